@@ -1,0 +1,243 @@
+"""`Interactions`: who took what, as a frozen table that is checked when made, and `Histories`, a batch of users.
+
+The rows are kept in canonical order (by the user's id bytes, then the item's) without duplicates, and the
+vocabularies hold exactly the ids that occur in the rows: two tables of the same rows are equal down to their bytes,
+whatever order or file they came from, and an item that vanishes leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from receraser.data.ids import IdMap, id_text
+from receraser.errors import DataError
+
+__all__ = ["Histories", "Interactions"]
+
+Index = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """A frozen set of (user, item) rows. Make one with `from_pairs`, `from_columns` or a reader.
+
+    Attributes
+    ----------
+    users, items
+        The vocabularies: exactly the ids that occur.
+    user_index, item_index
+        (n,) int32, sorted by user, then item; no pair twice.
+    timestamps
+        (n,) float64 or None. Only splits by time use them; they are no part of what is fitted or stored.
+
+    Examples
+    --------
+    >>> rows = Interactions.from_pairs([("u1", "b"), ("u1", "a"), ("u2", "a"), ("u1", "a")])
+    >>> len(rows), rows.items.ids, list(rows.pairs())
+    (3, ('a', 'b'), [('u1', 'a'), ('u1', 'b'), ('u2', 'a')])
+    """
+
+    users: IdMap
+    items: IdMap
+    user_index: Index
+    item_index: Index
+    timestamps: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        n = len(self.user_index)
+        if len(self.item_index) != n or (self.timestamps is not None and len(self.timestamps) != n):
+            raise ValueError("the columns differ in length")
+        for array in (self.user_index, self.item_index):
+            if array.dtype != np.int32:
+                raise ValueError(f"the indices are {array.dtype}, not int32")
+            array.flags.writeable = False
+        step = np.diff(self._keys())
+        if n > 1 and step.min() <= 0:
+            raise ValueError("the rows are not in canonical order, or one stands twice; use Interactions.from_indices")
+        for index, ids, what in ((self.user_index, self.users, "user"), (self.item_index, self.items, "item")):
+            if len(np.unique(index)) != len(ids) or (n and (index.min() < 0 or index.max() >= len(ids))):
+                raise ValueError(f"the {what} vocabulary is not exactly the {what}s of the rows")
+
+    def _keys(self) -> NDArray[np.int64]:
+        return self.user_index.astype(np.int64) * max(len(self.items), 1) + self.item_index
+
+    # ------------------------------------------------------------------ making
+
+    @classmethod
+    def from_indices(
+        cls,
+        users: Sequence[str],
+        items: Sequence[str],
+        user_index: NDArray[np.integer],
+        item_index: NDArray[np.integer],
+        timestamps: NDArray[np.float64] | None = None,
+    ) -> Interactions:
+        """Make a table from ids in any order and indices into them; sorts, merges duplicates, drops unused ids.
+
+        Of merged duplicates the latest timestamp is kept.
+        """
+        user_map, user_dense = _compact(users, user_index)
+        item_map, item_dense = _compact(items, item_index)
+        keys = user_dense * max(len(item_map), 1) + item_dense
+        order = np.argsort(keys, kind="stable") if timestamps is None else np.lexsort((timestamps, keys))
+        keys = keys[order]
+        last = np.ones(len(keys), dtype=bool)  # the last of a run of equal keys
+        last[:-1] = keys[1:] != keys[:-1]
+        keep = order[last]
+        return cls(
+            user_map,
+            item_map,
+            user_dense[keep].astype(np.int32),
+            item_dense[keep].astype(np.int32),
+            None if timestamps is None else timestamps[keep],
+        )
+
+    @classmethod
+    def from_columns(
+        cls,
+        users: Iterable[str | int],
+        items: Iterable[str | int],
+        timestamps: Sequence[float] | None = None,
+    ) -> Interactions:
+        """Make a table from two columns of ids (text or integers)."""
+        user_ids, user_index = _encode(users)
+        item_ids, item_index = _encode(items)
+        if len(user_index) != len(item_index):
+            raise DataError(f"{len(user_index)} users but {len(item_index)} items: the columns must be equally long")
+        times = None if timestamps is None else np.asarray(timestamps, dtype=np.float64)
+        return cls.from_indices(user_ids, item_ids, user_index, item_index, times)
+
+    @classmethod
+    def from_pairs(cls, pairs: Iterable[tuple[str | int, str | int]]) -> Interactions:
+        """Make a table from (user, item) pairs."""
+        rows = list(pairs)
+        return cls.from_columns([user for user, _ in rows], [item for _, item in rows])
+
+    @classmethod
+    def empty(cls) -> Interactions:
+        """Return the table of no rows."""
+        return cls.from_pairs([])
+
+    # ------------------------------------------------------------------ looking
+
+    def __len__(self) -> int:
+        return len(self.user_index)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal rows; timestamps do not count."""
+        return (
+            isinstance(other, Interactions)
+            and self.users == other.users
+            and self.items == other.items
+            and np.array_equal(self.user_index, other.user_index)
+            and np.array_equal(self.item_index, other.item_index)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Interactions({len(self)} rows, {len(self.users)} users, {len(self.items)} items)"
+
+    def pairs(self) -> Iterable[tuple[str, str]]:
+        """Yield the (user, item) ids, in canonical order."""
+        for u, i in zip(self.user_index.tolist(), self.item_index.tolist(), strict=True):
+            yield self.users.ids[u], self.items.ids[i]
+
+    @cached_property
+    def indptr(self) -> NDArray[np.int64]:
+        """(n_users + 1,): the rows of user u are indptr[u] to indptr[u + 1]."""
+        counts = np.bincount(self.user_index, minlength=len(self.users))
+        return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
+
+    def matrix(self) -> sp.csr_matrix:
+        """Return the (n_users, n_items) matrix of ones, float32."""
+        data = np.ones(len(self), dtype=np.float32)
+        shape = (len(self.users), len(self.items))
+        return sp.csr_matrix((data, self.item_index, self.indptr), shape=shape)
+
+    # ------------------------------------------------------------------ new tables
+
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.integer]) -> Interactions:
+        """Return the table of some of the rows, with vocabularies of its own."""
+        times = None if self.timestamps is None else self.timestamps[rows]
+        return Interactions.from_indices(
+            self.users.ids, self.items.ids, self.user_index[rows], self.item_index[rows], times
+        )
+
+    def without(self, other: Interactions) -> Interactions:
+        """Return the rows that are not among the rows of `other`."""
+        return self.take(~self.holds(other))
+
+    def holds(self, other: Interactions) -> NDArray[np.bool_]:
+        """Return, per row of this table, whether `other` has it too."""
+        users = self.users.indices(other.users.ids)[other.user_index]
+        items = self.items.indices(other.items.ids)[other.item_index]
+        known = (users >= 0) & (items >= 0)
+        keys = users[known] * max(len(self.items), 1) + items[known]
+        return np.isin(self._keys(), keys)
+
+    def rename_users(self, names: Sequence[str]) -> Interactions:
+        """Return the same rows with users.ids[i] replaced by names[i] (how pseudonyms come in)."""
+        if len(set(names)) != len(self.users):
+            raise ValueError("the new names must be distinct, one per user")
+        return Interactions.from_indices(names, self.items.ids, self.user_index, self.item_index, self.timestamps)
+
+
+@dataclass(frozen=True, eq=False)
+class Histories:
+    """A batch of users as a scorer sees them: a name, and the items they have, as indices into one vocabulary.
+
+    Attributes
+    ----------
+    users
+        Pseudonyms; "" stands for somebody who is known only by the items passed in.
+    indptr, item_index
+        The items of users[i] are item_index[indptr[i]:indptr[i + 1]], sorted, without duplicates.
+    """
+
+    users: tuple[str, ...]
+    indptr: NDArray[np.int64]
+    item_index: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, users: Sequence[str], interactions: Interactions, items: IdMap) -> Histories:
+        """Look up the rows of some users, in the vocabulary `items`; an unknown user has none."""
+        to_items = items.indices(interactions.items.ids)
+        lists = []
+        for u in interactions.users.indices(users):
+            own = interactions.item_index[interactions.indptr[u] : interactions.indptr[u + 1]] if u >= 0 else []
+            lists.append(np.sort(to_items[own]) if len(own) else np.empty(0, dtype=np.int64))
+        return cls.from_lists(users, lists)
+
+    @classmethod
+    def from_lists(cls, users: Sequence[str], lists: Sequence[NDArray[np.int64]]) -> Histories:
+        """Make a batch from one array of item indices per user; items unknown to the vocabulary (-1) are dropped."""
+        known = [np.unique(one[one >= 0]) for one in lists]
+        indptr = np.concatenate([[0], np.cumsum([len(one) for one in known])]).astype(np.int64)
+        joined = np.concatenate(known) if known else np.empty(0)
+        return cls(tuple(users), indptr, joined.astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+
+def _compact(ids: Sequence[str], index: NDArray[np.integer]) -> tuple[IdMap, NDArray[np.int64]]:
+    """Drop ids no row uses, order the rest canonically, and renumber the rows."""
+    used = np.unique(index)
+    kept = IdMap(ids[i] for i in used)
+    renumber = np.full(len(ids), -1, dtype=np.int64)
+    renumber[used] = kept.indices(ids[i] for i in used)
+    return kept, renumber[index]
+
+
+def _encode(values: Iterable[str | int]) -> tuple[list[str], NDArray[np.int64]]:
+    """Number ids by first appearance."""
+    codes: dict[str, int] = {}
+    index = np.fromiter((codes.setdefault(id_text(value), len(codes)) for value in values), dtype=np.int64)
+    return list(codes), index

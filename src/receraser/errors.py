@@ -1,0 +1,106 @@
+"""The exception tree. Everything the package raises on purpose descends from `ReceraserError`.
+
+::
+
+    ReceraserError                  never raised itself; catch it to catch them all
+    ├── UsageError          exit 2  the call itself is wrong: an unknown option, key, model, method or combination
+    ├── DataError           exit 2  the input cannot be used: names file, line and reason
+    ├── StoreNotFoundError  exit 2  there is no store in the folder named
+    ├── StoreError          exit 1  a store is there but damaged, half-written, in use or in the way
+    ├── KeyMismatchError    exit 1  the pseudonym key at hand is not the one the store was made with
+    └── TrainingError       exit 1  a submodel could not be trained (diverged, a worker died)
+
+A message says what was found, what was expected and what to do next. `exit_code` is the command line's.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "DataError",
+    "KeyMismatchError",
+    "ReceraserError",
+    "StoreError",
+    "StoreNotFoundError",
+    "TrainingError",
+    "UsageError",
+    "nearest",
+]
+
+
+class ReceraserError(Exception):
+    """Root of the tree."""
+
+    exit_code = 1
+
+
+class UsageError(ReceraserError):
+    """The call is wrong: an unknown name, an impossible combination, a value out of range."""
+
+    exit_code = 2
+
+
+class DataError(ReceraserError):
+    """The input data cannot be used.
+
+    Parameters
+    ----------
+    reason
+        What was found and what was expected.
+    path
+        The file, where there is one.
+    line
+        The 1-based line (for Parquet: row) where it was found.
+
+    Examples
+    --------
+    >>> str(DataError("the item is missing", path="ratings.csv", line=7))
+    'ratings.csv, line 7: the item is missing'
+    """
+
+    exit_code = 2
+
+    def __init__(self, reason: str, *, path: str | None = None, line: int | None = None) -> None:
+        self.reason = reason
+        self.path = path
+        self.line = line
+        where = ""
+        if path is not None:
+            where = f"{path}, line {line}: " if line is not None else f"{path}: "
+        super().__init__(where + reason)
+
+
+class StoreNotFoundError(ReceraserError):
+    """The folder named holds no store."""
+
+    exit_code = 2
+
+
+class StoreError(ReceraserError):
+    """A store is damaged, half-written, locked, or would be overwritten."""
+
+
+class KeyMismatchError(ReceraserError):
+    """The pseudonym key differs from the one the store was made with."""
+
+
+class TrainingError(ReceraserError):
+    """A submodel could not be trained."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the tail of a message about an unknown name: the closest known one, and all of them.
+
+    Examples
+    --------
+    >>> nearest("wmff", ["bpr", "wmf"])
+    "did you mean 'wmf'? (known: bpr, wmf)"
+    >>> nearest("x", ["bpr", "wmf"])
+    'known: bpr, wmf'
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    listing = f"known: {', '.join(names)}"
+    return f"did you mean {close[0]!r}? ({listing})" if close else listing

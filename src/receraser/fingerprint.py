@@ -1,0 +1,98 @@
+"""Canonical bytes, and SHA-256 over them, of everything a digest covers: rows, settings and tensors.
+
+Every piece is written with its kind and length before it, so that no two different contents have the same bytes.
+Numbers are little-endian. File encodings, clocks, versions and dictionary order are no part of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from receraser.data.interactions import Interactions
+
+__all__ = ["Tensors", "canonical_json", "combine", "of_bytes", "of_rows", "of_settings", "of_tensors"]
+
+Tensors = Mapping[str, NDArray[np.generic]]
+
+
+def canonical_json(value: object) -> bytes:
+    """Return JSON with sorted keys and no spaces; NaN and infinity are refused.
+
+    Examples
+    --------
+    >>> canonical_json({"b": 1.5, "a": [True, None]})
+    b'{"a":[true,null],"b":1.5}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def of_bytes(data: bytes) -> str:
+    """Return the SHA-256 of plain bytes, in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+class _Hasher:
+    """SHA-256 over a sequence of (kind, bytes), each with its length before it."""
+
+    def __init__(self, kind: str) -> None:
+        self._hash = hashlib.sha256()
+        self.add(kind.encode())
+
+    def add(self, data: bytes) -> None:
+        self._hash.update(len(data).to_bytes(8, "little"))
+        self._hash.update(data)
+
+    def hex(self) -> str:
+        return self._hash.hexdigest()
+
+
+def of_settings(settings: Mapping[str, object]) -> str:
+    """Return the digest of a tree of settings."""
+    hasher = _Hasher("settings")
+    hasher.add(canonical_json(settings))
+    return hasher.hex()
+
+
+def of_rows(rows: Interactions) -> str:
+    """Return the digest of the rows: both vocabularies and the pairs, in canonical order.
+
+    Examples
+    --------
+    >>> one = Interactions.from_pairs([("u", "a"), ("u", "b")])
+    >>> of_rows(one) == of_rows(Interactions.from_pairs([("u", "b"), ("u", "a")]))
+    True
+    """
+    hasher = _Hasher("rows")
+    for ids in (rows.users, rows.items):
+        names = [name.encode() for name in ids]
+        hasher.add(np.array([len(name) for name in names], dtype="<i8").tobytes())
+        hasher.add(b"".join(names))
+    hasher.add(rows.user_index.astype("<i4").tobytes())
+    hasher.add(rows.item_index.astype("<i4").tobytes())
+    return hasher.hex()
+
+
+def of_tensors(tensors: Tensors) -> str:
+    """Return the digest of named tensors: name, dtype, shape and little-endian bytes of each, by name."""
+    hasher = _Hasher("tensors")
+    for name in sorted(tensors):
+        array = np.ascontiguousarray(tensors[name])
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        hasher.add(name.encode())
+        hasher.add(f"{little.dtype.kind}{little.dtype.itemsize}{list(little.shape)}".encode())
+        hasher.add(little.tobytes())
+    return hasher.hex()
+
+
+def combine(parts: Mapping[str, str]) -> str:
+    """Return the digest of named digests, by name."""
+    hasher = _Hasher("parts")
+    for name in sorted(parts):
+        hasher.add(name.encode())
+        hasher.add(parts[name].encode())
+    return hasher.hex()
