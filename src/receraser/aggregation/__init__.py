@@ -1,0 +1,1 @@
+"""Making one scorer of the submodels."""

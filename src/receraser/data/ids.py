@@ -129,14 +129,16 @@ class IdMap:
 
 
 def pseudonyms(ids: Iterable[str], key: bytes) -> list[str]:
-    """Return the keyed hash (BLAKE2b, 16 bytes, as 32 hex digits) of each user id. Without the key there is no way back.
+    """Return the keyed hash of each user id (BLAKE2b, 16 bytes, as 32 hex digits); without the key, no way back.
 
     Examples
     --------
     >>> pseudonyms(["u1"], b"k" * 32) == pseudonyms(["u1"], b"k" * 32) != pseudonyms(["u1"], b"q" * 32)
     True
     """
-    return [hashlib.blake2b(name.encode(), key=key, digest_size=16, person=b"receraser-user").hexdigest() for name in ids]
+    return [
+        hashlib.blake2b(name.encode(), key=key, digest_size=16, person=b"receraser-user").hexdigest() for name in ids
+    ]
 
 
 def key_check(key: bytes) -> str:

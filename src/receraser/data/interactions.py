@@ -21,6 +21,7 @@ from receraser.errors import DataError
 __all__ = ["Histories", "Interactions"]
 
 Index = NDArray[np.int32]
+_NO_ITEMS: Index = np.empty(0, dtype=np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,8 @@ class Interactions:
         if n > 1 and step.min() <= 0:
             raise ValueError("the rows are not in canonical order, or one stands twice; use Interactions.from_indices")
         for index, ids, what in ((self.user_index, self.users, "user"), (self.item_index, self.items, "item")):
-            if len(np.unique(index)) != len(ids) or (n and (index.min() < 0 or index.max() >= len(ids))):
+            outside = n > 0 and (index.min() < 0 or index.max() >= len(ids))
+            if outside or not _used(index, len(ids)).all():
                 raise ValueError(f"the {what} vocabulary is not exactly the {what}s of the rows")
 
     def _keys(self) -> NDArray[np.int64]:
@@ -82,21 +84,29 @@ class Interactions:
 
         Of merged duplicates the latest timestamp is kept.
         """
+        if len(user_index) != len(item_index) or (timestamps is not None and len(timestamps) != len(user_index)):
+            raise ValueError("the columns differ in length")
         user_map, user_dense = _compact(users, user_index)
         item_map, item_dense = _compact(items, item_index)
-        keys = user_dense * max(len(item_map), 1) + item_dense
-        order = np.argsort(keys, kind="stable") if timestamps is None else np.lexsort((timestamps, keys))
-        keys = keys[order]
-        last = np.ones(len(keys), dtype=bool)  # the last of a run of equal keys
-        last[:-1] = keys[1:] != keys[:-1]
-        keep = order[last]
-        return cls(
-            user_map,
-            item_map,
-            user_dense[keep].astype(np.int32),
-            item_dense[keep].astype(np.int32),
-            None if timestamps is None else timestamps[keep],
-        )
+        n_items = max(len(item_map), 1)
+        keys = user_dense.astype(np.int64)
+        keys *= n_items
+        keys += item_dense
+        if timestamps is None:
+            keys.sort()
+        else:
+            order = np.argsort(keys)
+            keys, timestamps = keys[order], timestamps[order]
+        first = np.ones(len(keys), dtype=bool)  # the first of a run of equal keys
+        first[1:] = keys[1:] != keys[:-1]
+        if timestamps is not None and len(keys):
+            timestamps = np.maximum.reduceat(timestamps, np.flatnonzero(first))
+        keys = keys[first]
+        bounds = np.arange(len(user_map) + 1, dtype=np.int64) * n_items  # user u's keys: bounds[u] to bounds[u + 1]
+        counts = np.diff(np.searchsorted(keys, bounds))
+        keys -= np.repeat(bounds[:-1], counts)  # what is left is the item
+        owners = np.repeat(np.arange(len(user_map), dtype=np.int32), counts)
+        return cls(user_map, item_map, owners, keys.astype(np.int32), timestamps)
 
     @classmethod
     def from_columns(
@@ -118,6 +128,17 @@ class Interactions:
         """Make a table from (user, item) pairs."""
         rows = list(pairs)
         return cls.from_columns([user for user, _ in rows], [item for _, item in rows])
+
+    @classmethod
+    def union(cls, tables: Sequence[Interactions]) -> Interactions:
+        """Return the rows of several tables as one; timestamps are dropped."""
+        users = [name for table in tables for name in table.users]
+        items = [name for table in tables for name in table.items]
+        user_at = np.cumsum([0, *(len(table.users) for table in tables)])
+        item_at = np.cumsum([0, *(len(table.items) for table in tables)])
+        user_index = [table.user_index + start for table, start in zip(tables, user_at, strict=False)]
+        item_index = [table.item_index + start for table, start in zip(tables, item_at, strict=False)]
+        return cls.from_indices(users, items, np.concatenate(user_index), np.concatenate(item_index))
 
     @classmethod
     def empty(cls) -> Interactions:
@@ -176,11 +197,20 @@ class Interactions:
 
     def holds(self, other: Interactions) -> NDArray[np.bool_]:
         """Return, per row of this table, whether `other` has it too."""
+        held = np.zeros(len(self), dtype=bool)
+        at = self.positions(other)
+        held[at[at >= 0]] = True
+        return held
+
+    def positions(self, other: Interactions) -> NDArray[np.int64]:
+        """Return, per row of `other`, its position in this table; -1 where this table does not have it."""
         users = self.users.indices(other.users.ids)[other.user_index]
         items = self.items.indices(other.items.ids)[other.item_index]
-        known = (users >= 0) & (items >= 0)
-        keys = users[known] * max(len(self.items), 1) + items[known]
-        return np.isin(self._keys(), keys)
+        own = self._keys()
+        keys = users * max(len(self.items), 1) + items
+        at = np.minimum(np.searchsorted(own, keys), max(len(own) - 1, 0))
+        found = (users >= 0) & (items >= 0) & (own[at] == keys if len(own) else False)
+        return np.where(found, at, -1)
 
     def rename_users(self, names: Sequence[str]) -> Interactions:
         """Return the same rows with users.ids[i] replaced by names[i] (how pseudonyms come in)."""
@@ -211,8 +241,8 @@ class Histories:
         to_items = items.indices(interactions.items.ids)
         lists = []
         for u in interactions.users.indices(users):
-            own = interactions.item_index[interactions.indptr[u] : interactions.indptr[u + 1]] if u >= 0 else []
-            lists.append(np.sort(to_items[own]) if len(own) else np.empty(0, dtype=np.int64))
+            own = interactions.item_index[interactions.indptr[u] : interactions.indptr[u + 1]] if u >= 0 else _NO_ITEMS
+            lists.append(np.sort(to_items[own]))
         return cls.from_lists(users, lists)
 
     @classmethod
@@ -227,17 +257,24 @@ class Histories:
         return len(self.users)
 
 
-def _compact(ids: Sequence[str], index: NDArray[np.integer]) -> tuple[IdMap, NDArray[np.int64]]:
+def _compact(ids: Sequence[str], index: NDArray[np.integer]) -> tuple[IdMap, Index]:
     """Drop ids no row uses, order the rest canonically, and renumber the rows."""
-    used = np.unique(index)
+    used = np.flatnonzero(_used(index, len(ids))).tolist()
     kept = IdMap(ids[i] for i in used)
-    renumber = np.full(len(ids), -1, dtype=np.int64)
+    renumber = np.full(len(ids), -1, dtype=np.int32)
     renumber[used] = kept.indices(ids[i] for i in used)
     return kept, renumber[index]
 
 
+def _used(index: NDArray[np.integer], n: int) -> NDArray[np.bool_]:
+    """Return which of range(n) occur."""
+    used = np.zeros(n, dtype=bool)
+    used[index] = True
+    return used
+
+
 def _encode(values: Iterable[str | int]) -> tuple[list[str], NDArray[np.int64]]:
-    """Number ids by first appearance."""
+    """Return the distinct ids by first appearance, and the number of each value's id."""
     codes: dict[str, int] = {}
     index = np.fromiter((codes.setdefault(id_text(value), len(codes)) for value in values), dtype=np.int64)
     return list(codes), index

@@ -1,0 +1,1 @@
+"""The base models, by name: BPR, WMF and LightGCN, each a pure function of rows, hyperparameters and seed."""

@@ -1,0 +1,1 @@
+"""Which shard a row lives in."""

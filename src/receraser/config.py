@@ -1,0 +1,129 @@
+"""One TOML file <-> one frozen `EngineConfig`. An unknown key is an error that names the nearest one.
+
+    method = "retrain"
+    model = "bpr"
+    seed = 7
+    device = "cpu"
+
+    [hyperparameters]
+    dim = 64
+    learning_rate = 0.1
+
+A name instead of a file is one of the presets that come with the package (`presets/*.toml`). Hyperparameters that are
+not named have the model's default, a constant; the configuration that is stored and digested is always complete. The
+environment variables that the package reads are read here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+
+from receraser.errors import UsageError, nearest
+
+__all__ = ["EngineConfig", "data_folder", "load_config", "preset_names", "resolve"]
+
+_MODELS = ("bpr", "lightgcn", "wmf")  # known without importing torch; a test holds it to the registry
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """What a fit depends on besides the rows."""
+
+    method: str = "retrain"
+    model: str = "wmf"
+    seed: int = 0
+    device: str = "auto"
+    hyperparameters: Mapping[str, object] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, object]:
+        """Return plain values, as stored and digested."""
+        return dataclasses.asdict(self) | {"hyperparameters": dict(self.hyperparameters)}
+
+
+def preset_names() -> list[str]:
+    """Return the presets that come with the package."""
+    folder = resources.files("receraser") / "presets"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def load_config(source: str) -> EngineConfig:
+    """Read a TOML file, or a preset by its name."""
+    path = Path(source)
+    if source in preset_names():
+        text = (resources.files("receraser") / "presets" / f"{source}.toml").read_text()
+    elif path.is_file():
+        text = path.read_text()
+    else:
+        raise UsageError(f"no configuration file {source!r}, and no preset of that name: {nearest(source, preset_names())}")
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{source}: not valid TOML: {error}") from None
+    known = [spec.name for spec in dataclasses.fields(EngineConfig)]
+    for key in values:
+        if key not in known:
+            raise UsageError(f"{source}: unknown key {key!r}: {nearest(key, known)}")
+    for key, kind in (("method", str), ("model", str), ("seed", int), ("device", str), ("hyperparameters", dict)):
+        if key in values and (not isinstance(values[key], kind) or isinstance(values[key], bool)):
+            raise UsageError(f"{source}: {key} is {values[key]!r}; expected a {kind.__name__}")
+    return EngineConfig(**values)
+
+
+def resolve(config: EngineConfig, settings: Mapping[str, str] | None = None) -> EngineConfig:
+    """Check the names, apply `--set KEY=VALUE` texts, fill in every default and settle the device.
+
+    Examples
+    --------
+    >>> resolve(EngineConfig(model="wmf", device="cpu"), {"dim": "8"}).hyperparameters["dim"]
+    8
+    """
+    from receraser.methods import find_method
+    from receraser.models.factors import torch_device
+    from receraser.models.registry import MODELS, make_model
+
+    find_method(config.method)
+    if config.model not in MODELS:
+        raise UsageError(f"unknown model {config.model!r}: {nearest(config.model, MODELS)}")
+    device = torch_device(config.device).type
+    kinds = _kinds(MODELS[config.model])
+    chosen = dict(config.hyperparameters) | {k: _parse(k, v, kinds) for k, v in (settings or {}).items()}
+    for key, value in chosen.items():
+        _check(config.model, key, value, kinds)
+    model = make_model(config.model, chosen | {"device": device})
+    complete = {k: v for k, v in model.hyperparameters().items() if k != "device"}
+    return dataclasses.replace(config, device=device, hyperparameters=complete)
+
+
+def _kinds(model: type) -> dict[str, type]:
+    """Return the type of every hyperparameter of a model; the device is the engine's."""
+    hints = typing.get_type_hints(model)
+    return {s.name: hints[s.name] for s in dataclasses.fields(model) if s.init and s.name != "device"}
+
+
+def _parse(key: str, text: str, kinds: Mapping[str, type]) -> object:
+    kind = kinds.get(key, str)
+    try:
+        return kind(text)
+    except ValueError:
+        raise UsageError(f"{key}={text}: expected a value of type {kind.__name__}") from None
+
+
+def _check(model: str, key: str, value: object, kinds: Mapping[str, type]) -> None:
+    if key not in kinds:
+        raise UsageError(f"{model} has no hyperparameter {key!r}: {nearest(key, kinds)}")
+    wanted = (int, float) if kinds[key] is float else kinds[key]
+    if not isinstance(value, wanted) or isinstance(value, bool):
+        raise UsageError(f"{model}: {key} is {value!r}; expected a value of type {kinds[key].__name__}")
+
+
+def data_folder() -> Path | None:
+    """Return the folder of real data named by RECERASER_DATA, for tests and benchmarks; None where there is none."""
+    named = os.environ.get("RECERASER_DATA")
+    return Path(named) if named else None

@@ -1,0 +1,186 @@
+"""`LocalExecutor`: tasks run in worker processes on this machine, in parallel, with a pinned environment.
+
+Workers are fresh interpreters (never forks: a fork inherits threads, locks and state) that talk over pipes, so a script
+needs no `if __name__ == "__main__"`. They are started when first needed, kept for the next task, and end with us.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from queue import SimpleQueue
+from typing import IO, Self
+
+import receraser
+from receraser import errors
+from receraser.execution.environment import pinned_variables
+from receraser.execution.messages import Message, read_message, write_message
+from receraser.execution.task import FitResult, FitTask
+from receraser.execution.worker import pack_task
+from receraser.protocols import Progress
+
+__all__ = ["LocalExecutor"]
+
+
+class LocalExecutor:
+    """Runs tasks in worker processes.
+
+    Parameters
+    ----------
+    n_workers
+        At most so many at a time; by default one per core. The results do not depend on it.
+    threads
+        Threads of our kernels in each worker; by default the cores are shared out. The results do not depend on it.
+    """
+
+    def __init__(self, n_workers: int | None = None, threads: int | None = None) -> None:
+        self._n_workers = n_workers or len(os.sched_getaffinity(0))
+        self._threads = threads
+        self._workers: list[_Worker] = []
+        self.environment: Mapping[str, object] = {}
+
+    def prepare(self, model: str, hyperparameters: Mapping[str, object], n_tasks: int = 1) -> None:
+        """Start the workers and let them import and compile; time spent here is nobody's training time."""
+        wanted = max(1, min(self._n_workers, n_tasks))
+        if self._workers and len(self._workers) < wanted:
+            self.close()  # the cores are shared out anew
+        threads = self._threads or max(1, len(os.sched_getaffinity(0)) // wanted)
+        while len(self._workers) < wanted:
+            self._workers.append(_Worker(threads))
+        for worker in self._workers:
+            worker.send("warm", {"model": model, "hyperparameters": dict(hyperparameters)}, {})
+        for worker in self._workers:
+            self.environment = worker.receive(None)[1]
+
+    def run(self, tasks: Iterable[FitTask], *, progress: Progress | None = None) -> list[FitResult]:
+        """Run the tasks; the results come in the order of the tasks."""
+        todo = list(tasks)
+        if not todo:
+            return []
+        if not self._workers:
+            self.prepare(todo[0].model, todo[0].hyperparameters, len(todo))
+        queue: SimpleQueue[int] = SimpleQueue()
+        for number in range(len(todo)):
+            queue.put(number)
+        results: list[FitResult | None] = [None] * len(todo)
+        failures: list[BaseException] = []
+        threads = [
+            threading.Thread(target=_drive, args=(worker, todo, queue, results, failures, progress), daemon=True)
+            for worker in self._workers[: len(todo)]
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt:
+            self.close(kill=True)
+            raise
+        if failures:
+            self.close(kill=True)
+            raise failures[0]
+        return [result for result in results if result is not None]
+
+    def close(self, *, kill: bool = False) -> None:
+        """End the workers."""
+        for worker in self._workers:
+            worker.end(kill=kill)
+        self._workers = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _drive(
+    worker: _Worker,
+    todo: list[FitTask],
+    queue: SimpleQueue[int],
+    results: list[FitResult | None],
+    failures: list[BaseException],
+    progress: Progress | None,
+) -> None:
+    """Hand one worker tasks until there are none left, or something failed anywhere."""
+    while not queue.empty() and not failures:
+        number = queue.get()
+        try:
+            meta, arrays = pack_task(todo[number])
+            worker.send("fit", meta, arrays)
+            _, answer, state = worker.receive(progress)
+            results[number] = FitResult(state, answer["facts"], float(str(answer["seconds"])))  # type: ignore[arg-type]
+        except BaseException as error:  # noqa: BLE001 - carried over to the caller's thread
+            failures.append(error)
+
+
+class _Worker:
+    """One process and its two pipes."""
+
+    def __init__(self, threads: int) -> None:
+        home = str(Path(receraser.__file__).parent.parent)
+        paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            [sys.executable, "-P", "-m", "receraser.execution.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=os.environ | pinned_variables(threads) | {"PYTHONPATH": os.pathsep.join(paths)},
+        )
+
+    def send(self, kind: str, meta: Mapping[str, object], arrays: Mapping[str, object]) -> None:
+        """Send a request."""
+        assert self._process.stdin is not None
+        try:
+            write_message(self._process.stdin, kind, meta, arrays)  # type: ignore[arg-type]
+        except BrokenPipeError:
+            raise self._death() from None
+
+    def receive(self, progress: Progress | None) -> Message:
+        """Wait for the answer, passing progress on; an error over there is raised here."""
+        assert self._process.stdout is not None
+        while True:
+            message = read_message(self._process.stdout)  # type: ignore[arg-type]
+            if message is None:
+                raise self._death()
+            kind, meta, _ = message
+            if kind == "error":
+                kinds: dict[str, Callable[[str], Exception]] = {
+                    name: getattr(errors, name) for name in errors.__all__ if name.endswith("Error")
+                }
+                raise kinds[str(meta["type"])](str(meta["text"]))
+            if kind != "progress":
+                return message
+            if progress is not None:
+                progress(str(meta["what"]), int(str(meta["done"])), int(str(meta["total"])))
+
+    def _death(self) -> errors.TrainingError:
+        code = self._process.wait()
+        self._log.seek(0)
+        tail = self._log.read()[-2000:].decode(errors="replace").strip()
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+        hint = " (out of memory?)" if code == -9 else ""
+        return errors.TrainingError(f"a training worker {how}{hint}" + (f"; its last words:\n{tail}" if tail else ""))
+
+    def end(self, *, kill: bool) -> None:
+        """Close the pipe, which ends the process; or kill it."""
+        if kill:
+            self._process.kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                try:
+                    stream.close()
+                except BrokenPipeError:
+                    pass
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()

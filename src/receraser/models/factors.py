@@ -1,0 +1,177 @@
+"""`FactorModel`: what every embedding model shares. A vector per user and per item; the score is their inner product.
+
+A user who was fitted is scored by their learned vector; anybody else who comes with a list of items is folded in by
+least squares in the space of the items (`training.least_squares`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from receraser.data.ids import IdMap
+from receraser.data.interactions import Histories, Interactions
+from receraser.errors import UsageError
+from receraser.evaluation import SCORE_BLOCK, RankingTask
+from receraser.fingerprint import Tensors
+from receraser.seeds import derive, id_counters, normal
+from receraser.training.least_squares import fold_in
+
+__all__ = ["VALIDATION_METRIC", "FactorModel", "initial_vectors", "score_blocks", "torch_device"]
+
+VALIDATION_METRIC = "ndcg@20"
+
+Vectors = NDArray[np.float32]
+
+
+@dataclass(kw_only=True)
+class FactorModel:
+    """Base of the embedding models: holds vectors, scores with them, gives them out and takes them back.
+
+    Parameters
+    ----------
+    dim
+        Length of the vectors.
+    device
+        "cpu" or "cuda": where `fit` computes.
+    """
+
+    name: ClassVar[str]
+    pairwise: ClassVar[bool] = False  # learned from differences of scores: the mean item vector means nothing
+
+    dim: int = 64
+    device: str = "cpu"
+
+    users_: IdMap = field(init=False, repr=False, compare=False)
+    items_: IdMap = field(init=False, repr=False, compare=False)
+    user_vectors_: Vectors = field(init=False, repr=False, compare=False)
+    item_vectors_: Vectors = field(init=False, repr=False, compare=False)
+    facts_: dict[str, object] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for spec in dataclasses.fields(self):
+            if not spec.init:
+                continue
+            value = getattr(self, spec.name)
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and not 0 <= value < float("inf"):
+                raise UsageError(f"{self.name}: {spec.name} is {value}; expected a number of at least 0")
+        if self.dim < 1:
+            raise UsageError(f"{self.name}: dim is {self.dim}; expected at least 1")
+
+    # ------------------------------------------------------------------ what the protocol asks
+
+    def hyperparameters(self) -> dict[str, object]:
+        """Return the constructor's arguments."""
+        return {spec.name: getattr(self, spec.name) for spec in dataclasses.fields(self) if spec.init}
+
+    def state(self) -> Tensors:
+        """Return the vectors."""
+        return {"user_vectors": self.user_vectors_, "item_vectors": self.item_vectors_}
+
+    def load_state(self, users: IdMap, items: IdMap, state: Tensors) -> Self:
+        """Take over what `state` returned."""
+        self.users_, self.items_ = users, items
+        self.user_vectors_ = np.asarray(state["user_vectors"], dtype=np.float32)
+        self.item_vectors_ = np.asarray(state["item_vectors"], dtype=np.float32)
+        self.facts_ = {}
+        return self
+
+    def facts(self) -> dict[str, object]:
+        """Return what a person may want to know of the fit."""
+        return self.facts_
+
+    def scores(self, histories: Histories) -> torch.Tensor:
+        """Return (len(histories), n_items): learned vectors where the user was fitted, folded in otherwise."""
+        vectors = np.zeros((len(histories), self.dim), dtype=np.float32)
+        index = self.users_.indices(histories.users)
+        vectors[index >= 0] = self.user_vectors_[index[index >= 0]]
+        strangers = np.flatnonzero((index < 0) & (np.diff(histories.indptr) > 0))
+        if len(strangers):
+            vectors[strangers] = self._folded(histories, strangers)
+        return score_blocks(torch.from_numpy(vectors), torch.from_numpy(self.item_vectors_))
+
+    # ------------------------------------------------------------------ folding in
+
+    def _folded(self, histories: Histories, which: NDArray[np.int64]) -> Vectors:
+        items = self.item_vectors_
+        if self.pairwise:
+            items = items - items.mean(axis=0, dtype=np.float64).astype(np.float32)
+        chosen = Histories.from_lists(
+            [histories.users[i] for i in which],
+            [histories.item_index[histories.indptr[i] : histories.indptr[i + 1]] for i in which],
+        )
+        weight, penalty = self._fold_in_settings()
+        return fold_in(chosen.indptr, chosen.item_index, items, missing_weight=weight, regularization=penalty)
+
+    def _fold_in_settings(self) -> tuple[float, float]:
+        """Return (missing_weight, regularization) for a stranger's vector."""
+        return 0.1, 0.01
+
+    # ------------------------------------------------------------------ for subclasses
+
+    def _take(self, interactions: Interactions, users: torch.Tensor, items: torch.Tensor) -> None:
+        """Keep the vocabularies of the shard and the learned vectors."""
+        self.users_, self.items_ = interactions.users, interactions.items
+        self.user_vectors_ = np.ascontiguousarray(users.detach().cpu().numpy()[:, : self.dim], dtype=np.float32)
+        self.item_vectors_ = np.ascontiguousarray(items.detach().cpu().numpy()[:, : self.dim], dtype=np.float32)
+
+
+class Validation:
+    """Scores the shard's own held-out rows while a model trains."""
+
+    def __init__(self, train: Interactions, valid: Interactions, device: torch.device) -> None:
+        self._task = RankingTask(train.items, train, valid)
+        self._rows = torch.from_numpy(train.users.indices(self._task.histories.users)).to(device)
+
+    def __bool__(self) -> bool:
+        return len(self._rows) > 0
+
+    def __call__(self, users: torch.Tensor, items: torch.Tensor) -> float:
+        """Return the validation metric of these vectors."""
+        vectors = users.detach()[self._rows]
+        done = 0
+
+        def score(histories: Histories) -> torch.Tensor:
+            nonlocal done
+            block = vectors[done : done + len(histories)]
+            done += len(histories)
+            return score_blocks(block, items.detach())
+
+        return self._task.metric(score, VALIDATION_METRIC)
+
+
+def score_blocks(users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
+    """Return users @ items.T in blocks of exactly SCORE_BLOCK rows, padded with zeros.
+
+    A matrix product may take other paths for other shapes; with one shape, a user's scores have the same bits whoever
+    else is in the batch.
+    """
+    n = users.shape[0]
+    blocks = []
+    for start in range(0, n, SCORE_BLOCK):
+        block = users[start : start + SCORE_BLOCK]
+        if block.shape[0] < SCORE_BLOCK:
+            block = torch.cat([block, block.new_zeros((SCORE_BLOCK - block.shape[0], block.shape[1]))])
+        blocks.append(block @ items.T)
+    return torch.cat(blocks)[:n] if blocks else users.new_zeros((0, items.shape[0]))
+
+
+def initial_vectors(ids: IdMap, dim: int, scale: float, seed: int, purpose: str) -> Vectors:
+    """Return small random vectors, one per id; an id's vector does not depend on the other ids."""
+    return np.asarray(normal(derive(seed, "initial", purpose), id_counters(ids), dim) * np.float32(scale))
+
+
+def torch_device(name: str) -> torch.device:
+    """Return the device, or say why it cannot be had."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name not in ("cpu", "cuda"):
+        raise UsageError(f"unknown device {name!r}: expected cpu, cuda or auto")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UsageError("device 'cuda' was asked for, but torch finds no CUDA device here; use --device cpu or auto")
+    return torch.device(name)

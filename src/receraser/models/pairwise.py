@@ -1,0 +1,136 @@
+"""What BPR and LightGCN share: batches of triples, the pairwise loss, the training loop and early stopping.
+
+A model here differs only in how the vectors that are scored come from the parameters: as they are (BPR), or after
+propagation over the shard's graph (LightGCN).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import torch
+
+from receraser.data.interactions import Interactions
+from receraser.models.factors import FactorModel, Validation, initial_vectors, torch_device
+from receraser.protocols import Progress
+from receraser.training.batches import Triples
+from receraser.training.loop import train
+from receraser.training.losses import bpr, l2
+from receraser.training.optimizers import Adagrad, Adam
+from receraser.training.sparse import gather
+
+__all__ = ["PairwiseModel"]
+
+Propagate = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+
+
+@dataclass(kw_only=True)
+class PairwiseModel(FactorModel):
+    """Base of the models trained on triples.
+
+    Parameters
+    ----------
+    n_epochs
+        Epochs without validation rows, and at most with them.
+    batch_size, learning_rate, weight_decay
+        Rows per step; step size; L2 on the parameters of the batch's users and items.
+    initial_scale
+        Standard deviation of the initial vectors.
+    patience, validate_every
+        Stop after `patience` validations without a new best, one every `validate_every` epochs.
+    """
+
+    pairwise: ClassVar[bool] = True
+    optimizer: ClassVar[type[Adagrad] | type[Adam]]
+
+    n_epochs: int = 100
+    batch_size: int = 1024
+    learning_rate: float = 0.05
+    weight_decay: float = 0.01
+    initial_scale: float = 0.01
+    patience: int = 10
+    validate_every: int = 5
+
+    def fit(
+        self,
+        interactions: Interactions,
+        *,
+        valid: Interactions | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Learn from these rows alone; `valid` decides which epoch's weights are kept."""
+        device = torch_device(self.device)
+        p, q = (
+            torch.from_numpy(initial_vectors(ids, self.dim, self.initial_scale, seed, what)).to(device)
+            for ids, what in ((interactions.users, "user"), (interactions.items, "item"))
+        )
+        propagate = self._propagation(interactions, device)
+        objective = _Pairwise(self, interactions, seed, p, q, propagate)
+        validation = Validation(interactions, valid, device) if valid is not None else None
+
+        def validate() -> float:
+            assert validation is not None
+            with torch.no_grad():
+                return validation(*propagate(p, q))
+
+        log = train(
+            objective,
+            self.optimizer(objective.parameters, self.learning_rate),
+            n_epochs=self.n_epochs,
+            validate=validate if validation else None,
+            validate_every=self.validate_every,
+            patience=self.patience,
+            progress=progress,
+        )
+        with torch.no_grad():
+            self._take(interactions, *propagate(p, q))
+        self.facts_ = {"epochs": log.epochs_run, "best_epoch": log.best_epoch, "validation": log.curve}
+        return self
+
+    def _propagation(self, interactions: Interactions, device: torch.device) -> Propagate:
+        """Return the function from the parameters to the vectors that are scored."""
+        raise NotImplementedError
+
+
+class _Pairwise:
+    """The pairwise objective, for the training loop."""
+
+    fixed_shape = True
+
+    def __init__(
+        self,
+        model: PairwiseModel,
+        rows: Interactions,
+        seed: int,
+        p: torch.Tensor,
+        q: torch.Tensor,
+        propagate: Propagate,
+    ) -> None:
+        self.parameters = (p, q)
+        self._model = model
+        self._propagate = propagate
+        self._batches = Triples(rows, batch_size=model.batch_size, seed=seed, device=p.device)
+        self.n_batches = self._batches.n_batches
+
+    def prepare(self, epoch: int) -> None:
+        """Draw the epoch's order and negatives."""
+        self._batches.prepare(epoch)
+
+    def loss(self, number: torch.Tensor) -> torch.Tensor:
+        """Return the loss of a batch of triples."""
+        p, q = self.parameters
+        user, item, negative, weight = self._batches.batch(number)
+        size = user.shape[0]
+        final_p, final_q = self._propagate(p, q)
+        u = gather(final_p, user)  # (batch, dim)
+        both = gather(final_q, torch.cat([item, negative]))  # (2 batch, dim)
+        scores = (u * both[:size]).sum(dim=1), (u * both[size:]).sum(dim=1)
+        if final_p is p:
+            penalised: tuple[torch.Tensor, ...] = (u, both[:size], both[size:])
+        else:  # the penalty is on the parameters, not on what propagation made of them
+            first = gather(q, torch.cat([item, negative]))
+            penalised = (gather(p, user), first[:size], first[size:])
+        return bpr(*scores, weight) + self._model.weight_decay * l2(penalised, weight)

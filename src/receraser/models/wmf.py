@@ -1,0 +1,160 @@
+"""WMF: weighted matrix factorisation, squared loss over all pairs. Hu et al. 2008.
+
+Two solvers for two closely related objectives. "als" (the default): alternating least squares in closed form with a
+penalty that grows with the number of rows (Rendle et al. 2022). "adagrad": the paper's, mini-batches of users on the
+non-sampling objective of Chen et al. 2020, with dropout on the user's vector.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import torch
+
+from receraser.data.interactions import Interactions
+from receraser.errors import UsageError
+from receraser.models.factors import FactorModel, Validation, initial_vectors, torch_device
+from receraser.protocols import Progress
+from receraser.seeds import derive, draw_torch
+from receraser.training.batches import UserBatches
+from receraser.training.least_squares import Problem, pad
+from receraser.training.loop import train
+from receraser.training.losses import non_sampling
+from receraser.training.optimizers import Adagrad
+from receraser.training.sparse import gather
+
+__all__ = ["WMF"]
+
+
+@dataclass(kw_only=True)
+class WMF(FactorModel):
+    """Weighted matrix factorisation.
+
+    Parameters
+    ----------
+    solver
+        "als" or "adagrad".
+    missing_weight
+        The weight of a pair that is not among the rows; a row has weight 1. Sparse data wants a smaller one.
+    regularization, n_sweeps, cg_steps
+        For "als": strength of the penalty, sweeps over both sides, conjugate-gradient steps per solve (CPU).
+    n_epochs, batch_size, learning_rate, dropout, patience, validate_every
+        For "adagrad": see `training.loop`; `batch_size` counts users.
+
+    Examples
+    --------
+    >>> rows = Interactions.from_pairs([("u1", "a"), ("u1", "b"), ("u2", "a"), ("u2", "b"), ("u3", "c")])
+    >>> WMF(dim=4).fit(rows, seed=1).item_vectors_.shape
+    (3, 4)
+    """
+
+    name: ClassVar[str] = "wmf"
+
+    solver: str = "als"
+    missing_weight: float = 0.2
+    regularization: float = 0.01
+    n_sweeps: int = 8
+    cg_steps: int = 3
+    n_epochs: int = 200
+    batch_size: int = 512
+    learning_rate: float = 0.05
+    dropout: float = 0.3
+    patience: int = 10
+    validate_every: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.solver not in ("als", "adagrad"):
+            raise UsageError(f"wmf: unknown solver {self.solver!r}: expected als or adagrad")
+
+    def fit(
+        self,
+        interactions: Interactions,
+        *,
+        valid: Interactions | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Learn from these rows alone; "als" runs its fixed number of sweeps, "adagrad" may stop early by `valid`."""
+        device = torch_device(self.device)
+        users = initial_vectors(interactions.users, self.dim, 0.1 / self.dim**0.5, seed, "user")
+        items = initial_vectors(interactions.items, self.dim, 0.1 / self.dim**0.5, seed, "item")
+        if self.solver == "als":
+            p, q = self._alternate(interactions, pad(users, device), pad(items, device), progress)
+            self.facts_ = {"sweeps": self.n_sweeps}
+        else:
+            p, q = torch.from_numpy(users).to(device), torch.from_numpy(items).to(device)
+            self._descend(interactions, valid, seed, p, q, progress)
+        self._take(interactions, p, q)
+        return self
+
+    def _alternate(
+        self, rows: Interactions, p: torch.Tensor, q: torch.Tensor, progress: Progress | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Sweep: items given users, then users given items, so that the users fit the published items."""
+        matrix = rows.matrix()
+        settings = {"missing_weight": self.missing_weight, "regularization": self.regularization}
+        of_users = Problem(matrix, device=p.device, **settings)
+        of_items = Problem(matrix.T.tocsr(), device=p.device, **settings)
+        for sweep in range(self.n_sweeps):
+            q = of_items.solve(p, q, cg_steps=self.cg_steps)
+            p = of_users.solve(q, p, cg_steps=self.cg_steps)
+            if progress is not None:
+                progress("sweeps", sweep + 1, self.n_sweeps)
+        return p, q
+
+    def _descend(
+        self,
+        rows: Interactions,
+        valid: Interactions | None,
+        seed: int,
+        p: torch.Tensor,
+        q: torch.Tensor,
+        progress: Progress | None,
+    ) -> None:
+        objective = _NonSampling(self, rows, seed, p, q)
+        validation = Validation(rows, valid, p.device) if valid is not None else None
+        log = train(
+            objective,
+            Adagrad(objective.parameters, self.learning_rate),
+            n_epochs=self.n_epochs,
+            validate=(lambda: validation(p, q)) if validation else None,
+            validate_every=self.validate_every,
+            patience=self.patience,
+            progress=progress,
+        )
+        self.facts_ = {"epochs": log.epochs_run, "best_epoch": log.best_epoch, "validation": log.curve}
+
+    def _fold_in_settings(self) -> tuple[float, float]:
+        return self.missing_weight, self.regularization
+
+
+class _NonSampling:
+    """The non-sampling objective over batches of users, for the training loop."""
+
+    fixed_shape = False
+
+    def __init__(self, model: WMF, rows: Interactions, seed: int, p: torch.Tensor, q: torch.Tensor) -> None:
+        self.parameters = (p, q)
+        self._model = model
+        self._seed = seed
+        self._batches = UserBatches(rows, batch_size=model.batch_size, seed=seed, device=p.device)
+        self.n_batches = self._batches.n_batches
+        self._mask = torch.ones_like(p)
+
+    def prepare(self, epoch: int) -> None:
+        """Shuffle the users and draw which coordinates of their vectors are dropped."""
+        self._batches.prepare(epoch)
+        cells = torch.arange(self._mask.numel(), device=self._mask.device)
+        high = (draw_torch(derive(self._seed, "dropout", epoch), cells) >> 32) & 0xFFFFFFFF
+        kept = (high >= int(self._model.dropout * 2**32)).to(torch.float32).reshape(self._mask.shape)
+        self._mask = kept / (1.0 - self._model.dropout)
+
+    def loss(self, number: torch.Tensor) -> torch.Tensor:
+        """Return the loss of a batch of users."""
+        p, q = self.parameters
+        user, place, item = self._batches.batch(int(number))
+        vectors = gather(p, user) * self._mask[user]  # (b, dim)
+        scores = (gather(vectors, place) * gather(q, item)).sum(dim=1)  # (n_rows,)
+        return non_sampling(scores, vectors, q, self._model.missing_weight)

@@ -1,0 +1,44 @@
+"""`top_k`: the only ranking code. Seen items are left out; ties go to the item whose id comes first.
+
+Each score becomes a 64-bit integer: the score's order-preserving bits above, the item's position below. The keys of a
+row are all different, so their order is unique and the same on every device, whatever algorithm sorts them.
+"""
+
+from __future__ import annotations
+
+import torch
+
+__all__ = ["top_k"]
+
+_LOWEST = -(2**63)
+
+
+def top_k(scores: torch.Tensor, k: int, *, exclude: tuple[torch.Tensor, torch.Tensor] | None = None) -> torch.Tensor:
+    """Return the indices of the k best items of every row, best first; -1 where fewer than k are left.
+
+    Parameters
+    ----------
+    scores
+        (n, n_items) float32, without NaN.
+    k
+        How many; may exceed the number of items.
+    exclude
+        (rows, columns) of the cells that must not appear: the items a user has already.
+
+    Examples
+    --------
+    >>> top_k(torch.tensor([[1.0, 3.0, 3.0, 2.0]]), 3, exclude=(torch.tensor([0]), torch.tensor([2]))).tolist()
+    [[1, 3, 0]]
+    """
+    n, n_items = scores.shape
+    bits = (scores + 0.0).contiguous().view(torch.int32).to(torch.int64)  # + 0.0 makes -0.0 and 0.0 one value
+    ordered = torch.where(bits >= 0, bits, bits ^ 0x7FFFFFFF)  # negative floats sort backwards by their bits
+    position = torch.arange(n_items, device=scores.device, dtype=torch.int64)
+    keys = (ordered << 32) | (0xFFFFFFFF - position)  # (n, n_items)
+    if exclude is not None:
+        keys[exclude[0], exclude[1]] = _LOWEST
+    values, index = torch.topk(keys, min(k, n_items), dim=1)
+    index = torch.where(values == _LOWEST, -1, index)
+    if k > n_items:
+        index = torch.cat([index, index.new_full((n, k - n_items), -1)], dim=1)
+    return index

@@ -1,0 +1,142 @@
+"""`Snapshot`: everything a store holds, as values; and how it becomes files and a manifest, and values again.
+
+Rows lie in the store shard by shard, so that one shard can be replaced without touching the others; the whole table is
+their union.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from receraser.config import EngineConfig
+from receraser.data.interactions import Interactions
+from receraser.errors import StoreError
+from receraser.fingerprint import Tensors
+from receraser.partition.partition import Partition
+from receraser.store.directory import DirectoryStore
+from receraser.store.encoding import (
+    decode_rows,
+    decode_tensors,
+    decode_titles,
+    encode_rows,
+    encode_tensors,
+    encode_titles,
+)
+
+__all__ = ["Snapshot", "read_snapshot", "write_snapshot"]
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A fitted engine as values."""
+
+    config: EngineConfig
+    digest: str
+    level: str
+    key_check: str
+    public_key: bool
+    train: Interactions
+    valid: Interactions | None
+    partition: Partition
+    weights: Sequence[Tensors]
+    shards: Sequence[Mapping[str, object]]
+    titles: Mapping[str, str]
+    facts: Sequence[Mapping[str, object]]
+    environment: Mapping[str, object]
+
+    def check_digest(self, found: str) -> None:
+        """Raise unless the digest computed from the content is the one in the manifest."""
+        if found != self.digest:
+            raise StoreError(
+                f"the store's content does not give the digest in its manifest ({found[:12]}..., expected "
+                f"{self.digest[:12]}...): it was changed, or written by another version; fit it again"
+            )
+
+
+def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, replace: bool) -> None:
+    """Publish a snapshot as the content of a store."""
+    store.check_free(replace=replace)
+    with store.writing():
+        store.check_free(replace=replace)  # again, now that nobody else can write
+        sizes: dict[str, int] = {}
+
+        def put(data: bytes) -> str:
+            name = store.put(data)
+            sizes[name] = len(data)
+            return name
+
+        shards = []
+        cut = snapshot.partition.shards(snapshot.train, snapshot.valid)
+        for shard, weights, report, facts in zip(cut, snapshot.weights, snapshot.shards, snapshot.facts, strict=True):
+            files = {
+                "train": put(encode_rows(shard.train)),
+                "valid": None if shard.valid is None else put(encode_rows(shard.valid)),
+                "weights": put(encode_tensors(weights)),
+            }
+            shards.append({**report, "files": files, "facts": dict(facts)})
+        store.commit(
+            {
+                "config": snapshot.config.as_dict(),
+                "digest": snapshot.digest,
+                "level": snapshot.level,
+                "pseudonyms": {"key_check": snapshot.key_check, "public_key": snapshot.public_key},
+                "shards": shards,
+                "titles": put(encode_titles(snapshot.titles)) if snapshot.titles else None,
+                "environment": dict(snapshot.environment),
+                "files": sizes,
+            }
+        )
+
+
+def read_snapshot(store: DirectoryStore) -> Snapshot:
+    """Read a store back; every file is checked against its name."""
+    manifest = store.manifest()
+    try:
+        return _snapshot(store, manifest)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(f"the manifest of {store.path} is incomplete: {type(error).__name__} {error}") from None
+
+
+def _snapshot(store: DirectoryStore, manifest: dict[str, object]) -> Snapshot:
+    shards: list[dict[str, object]] = manifest["shards"]  # type: ignore[assignment]
+    files: list[dict[str, str | None]] = [shard["files"] for shard in shards]  # type: ignore[misc]
+    pseudonyms: dict[str, object] = manifest["pseudonyms"]  # type: ignore[assignment]
+    train, of_train = _union([decode_rows(store.get(_named(one["train"]))) for one in files])
+    valid, of_valid = None, None
+    if all(one["valid"] is not None for one in files):
+        valid, of_valid = _union([decode_rows(store.get(_named(one["valid"]))) for one in files])
+    titles = manifest["titles"]
+    return Snapshot(
+        config=EngineConfig(**manifest["config"]),  # type: ignore[arg-type]
+        digest=str(manifest["digest"]),
+        level=str(manifest["level"]),
+        key_check=str(pseudonyms["key_check"]),
+        public_key=bool(pseudonyms["public_key"]),
+        train=train,
+        valid=valid,
+        partition=Partition(len(shards), of_train, of_valid),
+        weights=[decode_tensors(store.get(_named(one["weights"]))) for one in files],
+        shards=[{key: shard[key] for key in ("id", "rows", "users", "items", "digest")} for shard in shards],
+        titles=decode_titles(store.get(str(titles))) if titles else {},
+        facts=[shard["facts"] for shard in shards],  # type: ignore[misc]
+        environment=manifest["environment"],  # type: ignore[arg-type]
+    )
+
+
+def _named(name: str | None) -> str:
+    if name is None:
+        raise KeyError("a file is not named")
+    return name
+
+
+def _union(tables: Sequence[Interactions]) -> tuple[Interactions, NDArray[np.int32]]:
+    """Return the rows of all shards as one table, and the shard of each of its rows."""
+    whole = Interactions.union(tables)
+    shard = np.zeros(len(whole), dtype=np.int32)
+    for k, table in enumerate(tables):
+        shard[whole.positions(table)] = k
+    return whole, shard

@@ -1,0 +1,162 @@
+"""numba kernels: sparse times dense, and the least-squares solves of alternating least squares.
+
+Sums run in a fixed order. Dot products keep 16 partial sums (one per vector lane) that are added up in a fixed tree:
+this lets the compiler use vector instructions without being allowed to reorder anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["csr_times_dense", "solve_cg", "solve_cholesky"]
+
+F = TypeVar("F", bound=Callable[..., object])
+Float32 = NDArray[np.float32]
+
+LANES = 16
+
+
+def _compiled(function: F) -> F:
+    return cast(F, numba.njit(cache=True, nogil=True)(function))
+
+
+def _parallel(function: F) -> F:
+    return cast(F, numba.njit(cache=True, nogil=True, parallel=True)(function))
+
+
+@_compiled
+def _dot(a: Float32, b: Float32, lanes: Float32) -> np.float32:
+    """Return a.b of two vectors whose length is a multiple of LANES; `lanes` is scratch space."""
+    for lane in range(LANES):
+        lanes[lane] = a[lane] * b[lane]
+    for start in range(LANES, a.shape[0], LANES):
+        for lane in range(LANES):
+            lanes[lane] += a[start + lane] * b[start + lane]
+    for lane in range(8):
+        lanes[lane] += lanes[lane + 8]
+    for lane in range(4):
+        lanes[lane] += lanes[lane + 4]
+    return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3])
+
+
+@_parallel
+def csr_times_dense(
+    indptr: NDArray[np.int64], indices: NDArray[np.int64], values: Float32, dense: Float32, out: Float32
+) -> None:
+    """Write the product of a CSR matrix and a dense one into `out`; each row is summed in the order of its entries."""
+    for row in numba.prange(out.shape[0]):
+        for column in range(out.shape[1]):
+            out[row, column] = 0.0
+        for entry in range(indptr[row], indptr[row + 1]):
+            value = values[entry]
+            source = indices[entry]
+            for column in range(out.shape[1]):
+                out[row, column] += value * dense[source, column]
+
+
+@_parallel
+def solve_cg(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int64],
+    others: Float32,
+    gram: Float32,
+    penalty: Float32,
+    n_steps: int,
+    solution: Float32,
+) -> None:
+    """Improve each row of `solution` by conjugate-gradient steps on its normal equations.
+
+    Row r solves (gram + sum of q q^T over its entries + penalty[r] I) x = sum of q over its entries, q being rows of
+    `others`, starting from the x found in `solution`. The width must be a multiple of LANES (pad with zeros).
+    """
+    dim = others.shape[1]
+    for row in numba.prange(solution.shape[0]):
+        lanes = np.empty(LANES, dtype=np.float32)
+        x = solution[row]
+        residual = np.empty(dim, dtype=np.float32)
+        direction = np.empty(dim, dtype=np.float32)
+        product = np.empty(dim, dtype=np.float32)
+        first, last = indptr[row], indptr[row + 1]
+        # residual = b - A x, with b = sum of q and A x = (gram + penalty) x + sum of q (q.x)
+        for c in range(dim):
+            residual[c] = -penalty[row] * x[c]
+        for k in range(dim):
+            for c in range(dim):
+                residual[c] -= x[k] * gram[k, c]
+        for entry in range(first, last):
+            q = others[indices[entry]]
+            scale = np.float32(1.0) - _dot(q, x, lanes)
+            for c in range(dim):
+                residual[c] += scale * q[c]
+        for c in range(dim):
+            direction[c] = residual[c]
+        rr = _dot(residual, residual, lanes)
+        for _ in range(n_steps):
+            if rr < np.float32(1e-20):
+                break
+            for c in range(dim):
+                product[c] = penalty[row] * direction[c]
+            for k in range(dim):
+                for c in range(dim):
+                    product[c] += direction[k] * gram[k, c]
+            for entry in range(first, last):
+                q = others[indices[entry]]
+                scale = _dot(q, direction, lanes)
+                for c in range(dim):
+                    product[c] += scale * q[c]
+            step = rr / _dot(direction, product, lanes)
+            for c in range(dim):
+                x[c] += step * direction[c]
+                residual[c] -= step * product[c]
+            new_rr = _dot(residual, residual, lanes)
+            turn = new_rr / rr
+            for c in range(dim):
+                direction[c] = residual[c] + turn * direction[c]
+            rr = new_rr
+
+
+@_parallel
+def solve_cholesky(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int64],
+    others: NDArray[np.float64],
+    gram: NDArray[np.float64],
+    penalty: NDArray[np.float64],
+    solution: NDArray[np.float64],
+) -> None:
+    """Solve the same normal equations exactly, row by row, in float64 by a Cholesky factorisation."""
+    dim = others.shape[1]
+    for row in numba.prange(solution.shape[0]):
+        a = gram.copy()
+        b = np.zeros(dim)
+        for entry in range(indptr[row], indptr[row + 1]):
+            q = others[indices[entry]]
+            for j in range(dim):
+                b[j] += q[j]
+                for c in range(j + 1):
+                    a[j, c] += q[j] * q[c]
+        for j in range(dim):
+            a[j, j] += penalty[row]
+        for j in range(dim):  # a = L L^T, lower half in place
+            for k in range(j):
+                for c in range(k):
+                    a[j, k] -= a[j, c] * a[k, c]
+                a[j, k] /= a[k, k]
+                a[j, j] -= a[j, k] * a[j, k]
+            a[j, j] = np.sqrt(a[j, j])
+        for j in range(dim):  # L y = b
+            for c in range(j):
+                b[j] -= a[j, c] * b[c]
+            b[j] /= a[j, j]
+        for back in range(dim):  # L^T x = y
+            j = dim - 1 - back
+            for c in range(j + 1, dim):
+                b[j] -= a[c, j] * b[c]
+            b[j] /= a[j, j]
+        for j in range(dim):
+            solution[row, j] = b[j]

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from receraser.data.ids import MAX_ID_BYTES, IdMap, id_problem, id_text, key_check, pseudonyms
+from receraser.errors import DataError
+
+KEY = b"k" * 32
+
+
+@pytest.mark.parametrize(
+    "good", ["a", "09", "9.0", "u 17", "été", "日本", "x" * MAX_ID_BYTES, '"quoted"', "nano", "-1"]
+)
+def test_ordinary_ids_are_good(good: str) -> None:
+    assert id_problem(good) is None
+    assert id_text(good) == good
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        ("", "missing"),
+        ("NaN", "missing value"),
+        ("null", "missing value"),
+        ("None", "missing value"),
+        ("<NA>", "missing value"),
+        ("a,b", "comma"),
+        ("a\tb", "control"),
+        ("a\nb", "control"),
+        ("a\x00b", "control"),
+        ("a\x7fb", "control"),
+        ("a\x85b", "control"),
+        ("a\u2028b", "control"),
+        ("\ufeffa", "control"),
+        (" a", "white space"),
+        ("a\u00a0", "white space"),
+        ("\ud800", "surrogate"),
+        ("x" * (MAX_ID_BYTES + 1), "257 bytes"),
+        ("é" * 129, "258 bytes"),
+    ],
+)
+def test_a_bad_id_is_refused_with_its_reason(bad: str, why: str) -> None:
+    problem = id_problem(bad)
+    assert problem is not None
+    assert why in problem
+    with pytest.raises(DataError, match=why):
+        id_text(bad)
+
+
+def test_integers_become_their_digits() -> None:
+    assert [id_text(value) for value in (7, -3, np.int64(2**60), np.uint8(9))] == ["7", "-3", str(2**60), "9"]
+
+
+@pytest.mark.parametrize("value", [1.0, True, None, b"a", np.float32(1), np.bool_(True)])
+def test_nothing_else_is_an_id(value: object) -> None:
+    with pytest.raises(DataError, match="text or an integer"):
+        id_text(value)  # type: ignore[arg-type]
+
+
+@given(st.lists(st.text(max_size=6).filter(lambda text: id_problem(text) is None)))
+def test_an_id_map_is_ordered_by_utf8_bytes_whatever_the_input_order(names: list[str]) -> None:
+    made = IdMap(names)
+    assert made == IdMap(reversed(names))
+    assert hash(made) == hash(IdMap(reversed(names)))
+    assert list(made) == sorted(set(names), key=lambda name: name.encode())
+    assert made.take(made.indices(names)) == names
+    assert all(name in made for name in names)
+
+
+def test_ids_are_text_and_not_numbers() -> None:
+    assert IdMap(["9", "10", "09", "9.0"]).ids == ("09", "10", "9", "9.0")
+
+
+def test_unknown_ids_have_index_minus_one() -> None:
+    made = IdMap(["a"])
+    assert made.indices(["b", "a"]).tolist() == [-1, 0]
+    assert made.index_of("b") == -1
+    assert "b" not in made
+    assert made != ("a",)
+    assert repr(made) == "IdMap(1 ids)"
+
+
+def test_pseudonyms_are_keyed_distinct_and_fixed() -> None:
+    names = [str(i) for i in range(1000)]
+    hidden = pseudonyms(names, KEY)
+    assert len(set(hidden)) == 1000
+    assert all(len(name) == 32 and id_problem(name) is None for name in hidden)
+    assert hidden == pseudonyms(names, KEY)
+    assert not set(hidden) & set(pseudonyms(names, b"q" * 32))
+    assert pseudonyms(["9"], KEY) != pseudonyms(["09"], KEY)
+
+
+def test_the_key_check_tells_keys_apart_and_is_no_pseudonym() -> None:
+    assert key_check(KEY) == key_check(KEY) != key_check(b"q" * 32)
+    assert key_check(KEY) not in pseudonyms(["check"], KEY)[0]

@@ -1,0 +1,167 @@
+"""Check the CUDA paths by hand, on a machine that has a GPU: python tools/check_cuda.py
+
+Needs numpy, scipy and torch (with Triton), nothing else. Every check prints one line; the exit status is 1 if any
+failed. Continuous integration has no GPU and never runs this.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
+
+from receraser import seeds
+from receraser.data.interactions import Interactions
+from receraser.evaluation import RankingTask
+from receraser.fingerprint import of_tensors
+from receraser.models.registry import make_model
+from receraser.ranking import top_k
+from receraser.training.batches import Triples
+from receraser.training.least_squares import Problem
+from receraser.training.sparse import gather, times_dense
+
+GPU = torch.device("cuda")
+CPU = torch.device("cpu")
+
+
+def world(n_users: int = 600, n_items: int = 300, seed: int = 5) -> Interactions:
+    """Return a small world with two taste groups."""
+    u, i = np.divmod(np.arange(n_users * n_items), n_items)
+    chance = np.where(u % 2 == i % 2, 0.2, 0.02) * (1 + (i % 7 == 0) * 2)
+    chosen = seeds.uniform(seeds.derive(seed, "world"), np.arange(len(u))) < chance
+    return Interactions.from_columns(u[chosen].tolist(), i[chosen].tolist())
+
+
+def check_draws() -> str:
+    """The counter function gives the same integers on the device."""
+    counters = torch.arange(10_000)
+    on_gpu = seeds.draw_torch(99, counters.to(GPU)).cpu().numpy().view(np.uint64)
+    assert (on_gpu == seeds.draw(99, np.arange(10_000))).all()
+    return "10,000 equal"
+
+
+def check_batches() -> str:
+    """Shuffles and negatives are the same integers."""
+    rows = world()
+    both = []
+    for device in (CPU, GPU):
+        batches = Triples(rows, batch_size=512, seed=3, device=device)
+        batches.prepare(4)
+        both.append(torch.stack([batches.user, batches.item, batches.negative]).cpu())
+    assert torch.equal(*both)
+    return f"{len(rows)} triples equal"
+
+
+def check_product() -> str:
+    """Sparse times dense agrees with scipy in float64, for odd widths and empty rows."""
+    worst = 0.0
+    for n_columns in (1, 16, 63, 64, 130):
+        matrix = sp.random(501, 700, density=0.05, format="csr", dtype=np.float32, random_state=n_columns)
+        dense = torch.from_numpy(seeds.normal(1, np.arange(700, dtype=np.uint64), n_columns))
+        parts = [torch.from_numpy(a.astype(np.int64)).to(GPU) for a in (matrix.indptr, matrix.indices)]
+        got = times_dense(*parts, torch.from_numpy(matrix.data).to(GPU), dense.to(GPU)).cpu().numpy()
+        exact = matrix.astype(np.float64) @ dense.numpy().astype(np.float64)
+        worst = max(worst, float(np.linalg.norm(got - exact) / np.linalg.norm(exact)))
+    assert worst < 1e-6, worst
+    return f"relative error {worst:.1e}"
+
+
+def check_gather() -> str:
+    """The gradient of a gather with many repeats equals the CPU's closely, and itself exactly."""
+    table = torch.from_numpy(seeds.normal(2, np.arange(50, dtype=np.uint64), 64))
+    index = torch.from_numpy(seeds.below(3, np.arange(9000), 50))
+    weight = torch.from_numpy(seeds.normal(4, np.arange(9000, dtype=np.uint64), 64))
+    gradients = []
+    for device in (CPU, GPU, GPU):
+        leaf = table.clone().to(device).detach().requires_grad_(True)
+        (gather(leaf, index.to(device)) * weight.to(device)).sum().backward()
+        assert leaf.grad is not None
+        gradients.append(leaf.grad.cpu())
+    assert torch.equal(gradients[1], gradients[2])
+    error = float((gradients[0] - gradients[1]).norm() / gradients[0].norm())
+    assert error < 1e-5, error
+    return f"relative error {error:.1e}"
+
+
+def check_least_squares() -> str:
+    """The batched solve agrees with a dense float64 solve."""
+    rows = world()
+    q = seeds.normal(6, np.arange(len(rows.items), dtype=np.uint64), 32) * 0.3
+    problem = Problem(rows.matrix(), missing_weight=0.1, regularization=0.02, device=GPU)
+    others = torch.from_numpy(q.astype(np.float32)).to(GPU)
+    got = problem.solve(others, others, cg_steps=3).cpu().numpy()
+    wide, matrix, worst = q.astype(np.float64), rows.matrix(), 0.0
+    for u in range(0, len(rows.users), 37):
+        own = wide[matrix.indices[matrix.indptr[u] : matrix.indptr[u + 1]]]
+        penalty = 0.02 * (len(own) + 0.1 * len(wide))
+        x = np.linalg.solve(0.1 * wide.T @ wide + own.T @ own + penalty * np.eye(32), own.sum(axis=0))
+        worst = max(worst, float(np.linalg.norm(got[u] - x) / np.linalg.norm(x)))
+    assert worst < 1e-3, worst
+    return f"relative error {worst:.1e}"
+
+
+def check_ranking() -> str:
+    """The best items are the same on both devices, ties included."""
+    scores = torch.from_numpy(seeds.below(8, np.arange(64 * 999), 20).reshape(64, 999).astype(np.float32)) - 10
+    exclude = torch.arange(64), torch.arange(64)
+    on_gpu = top_k(scores.to(GPU), 50, exclude=(exclude[0].to(GPU), exclude[1].to(GPU)))
+    assert torch.equal(on_gpu.cpu(), top_k(scores, 50, exclude=exclude))
+    return "equal"
+
+
+def check_model(name: str, **settings: object) -> str:
+    """Two fits give the same bits; the quality on held-out rows is close to the CPU's."""
+    rows = world()
+    held = seeds.uniform(seeds.derive(1, "held out"), np.arange(len(rows))) < 0.1
+    train, valid = rows.take(~held), rows.take(held)
+    digests, quality, seconds = [], [], []
+    for device in ("cpu", "cuda", "cuda"):
+        started = time.perf_counter()
+        model = make_model(name, {"dim": 32, "device": device, **settings}).fit(train, valid=valid, seed=11)
+        seconds.append(time.perf_counter() - started)
+        digests.append(of_tensors(model.state()))
+        quality.append(RankingTask(model.items_, train, valid).metric(model.scores, "ndcg@20"))
+    assert digests[1] == digests[2], "two fits differ"
+    assert abs(quality[0] - quality[1]) < 0.02, quality
+    return f"same bits; ndcg@20 {quality[0]:.4f} cpu, {quality[1]:.4f} cuda; {seconds[2]:.2f} s"
+
+
+CHECKS: dict[str, Callable[[], str]] = {
+    "draws": check_draws,
+    "batches": check_batches,
+    "sparse product": check_product,
+    "gather": check_gather,
+    "least squares": check_least_squares,
+    "ranking": check_ranking,
+    "wmf": lambda: check_model("wmf"),
+    "wmf, adagrad": lambda: check_model("wmf", solver="adagrad", n_epochs=30),
+    "bpr": lambda: check_model("bpr", n_epochs=40, batch_size=256),
+    "lightgcn": lambda: check_model("lightgcn", n_epochs=30, batch_size=512, learning_rate=0.01),
+}
+
+
+def main() -> int:
+    """Run every check."""
+    if not torch.cuda.is_available():
+        print("no CUDA device here: nothing was checked")
+        return 1
+    failed = 0
+    for name, check in CHECKS.items():
+        try:
+            print(f"ok    {name}: {check()}", flush=True)
+        except Exception as error:  # noqa: BLE001 - every check is to be heard
+            failed += 1
+            print(f"FAIL  {name}: {type(error).__name__}: {error}", flush=True)
+    print(f"{len(CHECKS) - failed} passed, {failed} failed on {torch.cuda.get_device_name()}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
