@@ -1,0 +1,60 @@
+"""The options that several commands share, written once so that they are the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from receraser.errors import UsageError
+
+__all__ = ["AsJson", "Columns", "DryRun", "Keys", "MinRating", "SkipBadRows", "Store", "integers", "pairs"]
+
+Store = Annotated[Path, typer.Option("--store", help="Folder of the store.", show_default=False)]
+Keys = Annotated[
+    Path | None,
+    typer.Option("--keys", help="Folder with the key of the users' pseudonyms. Without it, a public key is used."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")]
+Columns = Annotated[
+    str | None,
+    typer.Option("--columns", help="Which columns to read, e.g. user=uid,item=film,rating=stars; or by position: user=1,item=2."),
+]
+MinRating = Annotated[float | None, typer.Option("--min-rating", help="Leave out rows rated lower.")]
+SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Leave out bad rows, count them and list them.")]
+
+
+def pairs(settings: list[str]) -> dict[str, str]:
+    """Split KEY=VALUE texts.
+
+    Examples
+    --------
+    >>> pairs(["dim=8"])
+    {'dim': '8'}
+    """
+    found = {}
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set {text}: expected KEY=VALUE, as in --set dim=32")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def integers(text: str, option: str) -> list[int]:
+    """Split a list such as 10,20,50.
+
+    Examples
+    --------
+    >>> integers("10,20", "--at")
+    [10, 20]
+    """
+    try:
+        values = [int(part) for part in text.split(",")]
+    except ValueError:
+        values = []
+    if not values or min(values) < 1:
+        raise UsageError(f"{option} {text}: expected whole numbers of at least 1, as in {option} 10,20,50")
+    return values
