@@ -1,4 +1,6 @@
-"""Check the CUDA paths by hand, on a machine that has a GPU: python tools/check_cuda.py
+"""Check the CUDA paths by hand, on a machine that has a GPU.
+
+    python tools/check_cuda.py
 
 Needs numpy, scipy and torch (with Triton), nothing else. Every check prints one line; the exit status is 1 if any
 failed. Continuous integration has no GPU and never runs this.
@@ -52,9 +54,9 @@ def check_batches() -> str:
     rows = world()
     both = []
     for device in (CPU, GPU):
-        batches = Triples(rows, batch_size=512, seed=3, device=device)
+        batches = Triples(rows, batch_size=512, seed=3, device=device, n_negatives=2)
         batches.prepare(4)
-        both.append(torch.stack([batches.user, batches.item, batches.negative]).cpu())
+        both.append(torch.cat([batches.user[:, None], batches.item[:, None], batches.negatives], dim=1).cpu())
     assert torch.equal(*both)
     return f"{len(rows)} triples equal"
 

@@ -27,9 +27,16 @@ from pathlib import Path
 
 from receraser.errors import UsageError, nearest
 
-__all__ = ["EngineConfig", "data_folder", "load_config", "preset_names", "resolve"]
+__all__ = ["MODEL_NAMES", "EngineConfig", "data_folder", "load_config", "preset_names", "resolve"]
 
-_MODELS = ("bpr", "lightgcn", "wmf")  # known without importing torch; a test holds it to the registry
+MODEL_NAMES = ("bpr", "lightgcn", "wmf")  # known without importing torch; a test holds it to the registry
+
+_EXPECTED: Mapping[type, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    dict: "a table, as in [hyperparameters]",
+}
 
 
 @dataclass(frozen=True)
@@ -53,17 +60,25 @@ def preset_names() -> list[str]:
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
+def _text(source: str) -> str:
+    """Return the text of a preset, or of a file."""
+    if source in preset_names():
+        return (resources.files("receraser") / "presets" / f"{source}.toml").read_text(encoding="utf-8")
+    try:
+        return Path(source).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        known = nearest(source, preset_names())
+        raise UsageError(f"no configuration file {source!r}, and no preset of that name: {known}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{source}: not valid TOML: not UTF-8 text") from None
+    except OSError as error:
+        raise UsageError(f"the configuration file {source!r} cannot be read: {error.strerror}") from None
+
+
 def load_config(source: str) -> EngineConfig:
     """Read a TOML file, or a preset by its name."""
-    path = Path(source)
-    if source in preset_names():
-        text = (resources.files("receraser") / "presets" / f"{source}.toml").read_text()
-    elif path.is_file():
-        text = path.read_text()
-    else:
-        raise UsageError(f"no configuration file {source!r}, and no preset of that name: {nearest(source, preset_names())}")
     try:
-        values = tomllib.loads(text)
+        values = tomllib.loads(_text(source))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{source}: not valid TOML: {error}") from None
     known = [spec.name for spec in dataclasses.fields(EngineConfig)]
@@ -72,7 +87,7 @@ def load_config(source: str) -> EngineConfig:
             raise UsageError(f"{source}: unknown key {key!r}: {nearest(key, known)}")
     for key, kind in (("method", str), ("model", str), ("seed", int), ("device", str), ("hyperparameters", dict)):
         if key in values and (not isinstance(values[key], kind) or isinstance(values[key], bool)):
-            raise UsageError(f"{source}: {key} is {values[key]!r}; expected a {kind.__name__}")
+            raise UsageError(f"{source}: {key} is {values[key]!r}; expected {_EXPECTED[kind]}")
     return EngineConfig(**values)
 
 
@@ -94,8 +109,7 @@ def resolve(config: EngineConfig, settings: Mapping[str, str] | None = None) -> 
     device = torch_device(config.device).type
     kinds = _kinds(MODELS[config.model])
     chosen = dict(config.hyperparameters) | {k: _parse(k, v, kinds) for k, v in (settings or {}).items()}
-    for key, value in chosen.items():
-        _check(config.model, key, value, kinds)
+    chosen = {key: _checked(config.model, key, value, kinds) for key, value in chosen.items()}
     model = make_model(config.model, chosen | {"device": device})
     complete = {k: v for k, v in model.hyperparameters().items() if k != "device"}
     return dataclasses.replace(config, device=device, hyperparameters=complete)
@@ -112,15 +126,18 @@ def _parse(key: str, text: str, kinds: Mapping[str, type]) -> object:
     try:
         return kind(text)
     except ValueError:
-        raise UsageError(f"{key}={text}: expected a value of type {kind.__name__}") from None
+        raise UsageError(f"{key}={text}: expected {_EXPECTED[kind]}") from None
 
 
-def _check(model: str, key: str, value: object, kinds: Mapping[str, type]) -> None:
+def _checked(model: str, key: str, value: object, kinds: Mapping[str, type]) -> object:
+    """Return the value; a whole number where any number may stand becomes a float: 1 and 1.0 are one setting."""
     if key not in kinds:
         raise UsageError(f"{model} has no hyperparameter {key!r}: {nearest(key, kinds)}")
-    wanted = (int, float) if kinds[key] is float else kinds[key]
-    if not isinstance(value, wanted) or isinstance(value, bool):
-        raise UsageError(f"{model}: {key} is {value!r}; expected a value of type {kinds[key].__name__}")
+    if kinds[key] is float and type(value) is int:
+        return float(value)
+    if type(value) is not kinds[key]:
+        raise UsageError(f"{model}: {key} is {value!r}; expected {_EXPECTED[kinds[key]]}")
+    return value
 
 
 def data_folder() -> Path | None:

@@ -26,7 +26,7 @@ from receraser import fingerprint
 from receraser.config import EngineConfig, resolve
 from receraser.data.ids import id_text, key_check, pseudonyms
 from receraser.data.interactions import Histories, Interactions
-from receraser.errors import KeyMismatchError, UsageError
+from receraser.errors import KeyMismatchError, StoreError, UsageError
 from receraser.evaluation import Evaluation, evaluate
 from receraser.execution.local import LocalExecutor
 from receraser.execution.task import FitTask
@@ -122,7 +122,9 @@ class Engine:
         self._fitted: _State | None = None
 
     @classmethod
-    def from_config(cls, config: EngineConfig, *, key: bytes = PUBLIC_KEY, executor: LocalExecutor | None = None) -> Self:
+    def from_config(
+        cls, config: EngineConfig, *, key: bytes = PUBLIC_KEY, executor: LocalExecutor | None = None
+    ) -> Self:
         """Make an engine from a configuration."""
         config = resolve(config)
         model = make_model(config.model, {**config.hyperparameters, "device": config.device})
@@ -133,7 +135,11 @@ class Engine:
     def fit(
         self, interactions: Interactions, *, valid: Interactions | None = None, progress: Progress | None = None
     ) -> Self:
-        """Learn from these rows; `valid` rows choose epochs and are never trained on. An earlier fit leaves no trace."""
+        """Learn from these rows; `valid` rows choose epochs and are never trained on.
+
+        An earlier fit leaves no trace, even if this one fails.
+        """
+        self._fitted = None
         self.config = resolve(self.config)
         method = find_method(self.config.method)
         self.seconds = {}
@@ -153,7 +159,9 @@ class Engine:
     ) -> tuple[list[Model], list[Mapping[str, object]], Mapping[str, object]]:
         """Fit one submodel per shard, each a pure function of its shard, the hyperparameters and its seed."""
         tasks = [
-            FitTask(self.config.model, self._hyperparameters(), derive(self.config.seed, "shard", s.id), s.train, s.valid)
+            FitTask(
+                self.config.model, self._hyperparameters(), derive(self.config.seed, "shard", s.id), s.train, s.valid
+            )
             for s in shards
         ]
         executor = self._executor or LocalExecutor()
@@ -165,7 +173,10 @@ class Engine:
         finally:
             if self._executor is None:
                 executor.close()
-        models = [self._model().load_state(s.train.users, s.train.items, r.state) for s, r in zip(shards, results, strict=True)]
+        models = [
+            self._model().load_state(s.train.users, s.train.items, r.state)
+            for s, r in zip(shards, results, strict=True)
+        ]
         return list(models), [result.facts for result in results], environment
 
     def _hyperparameters(self) -> dict[str, object]:
@@ -175,7 +186,7 @@ class Engine:
         return make_model(self.config.model, self._hyperparameters())
 
     def _pseudonymous(self, rows: Interactions) -> Interactions:
-        """The border: outside user ids go no further."""
+        """Replace the users' ids. This is the border: outside ids go no further."""
         return rows.rename_users(pseudonyms(rows.users, self._key))
 
     @contextmanager
@@ -201,11 +212,13 @@ class Engine:
         state = self._state()
         if k < 1:
             raise UsageError(f"k is {k}; expected at least 1")
+        if isinstance(users, str) or isinstance(items, str):
+            raise UsageError("users and items are lists of ids, not one text; as in recommend(users=['u1'])")
         names = [id_text(user) for user in users]
         histories = self._histories(names, items)
         scores = state.scorer.scores(histories)  # (n, n_items)
         seen = self._seen_cells(histories) if exclude_seen else None
-        best = top_k(scores, k, exclude=seen)
+        best = top_k(scores, min(k, max(scores.shape[1], 1)), exclude=seen)
         answer: dict[str, list[Recommendation]] = {}
         for row, name in enumerate([*names, ""] if items is not None else names):
             known = histories.indptr[row + 1] > histories.indptr[row]
@@ -237,10 +250,12 @@ class Engine:
         cells = np.concatenate(rows), np.concatenate([one.item_index for one in tables])
         return torch.from_numpy(cells[0]), torch.from_numpy(cells[1])
 
-    def evaluate(self, test: Interactions, *, at: Sequence[int] = (10, 20, 50)) -> Evaluation:
+    def evaluate(
+        self, test: Interactions, *, at: Sequence[int] = (10, 20, 50), progress: Progress | None = None
+    ) -> Evaluation:
         """Measure on held-out rows: full ranking, training rows masked (`receraser.evaluation`)."""
         state = self._state()
-        return evaluate(state.scorer, state.train, self._pseudonymous(test), at=at)
+        return evaluate(state.scorer, state.train, self._pseudonymous(test), at=at, progress=progress)
 
     # ------------------------------------------------------------------ what it is
 
@@ -321,32 +336,35 @@ class Engine:
         """Open a store; every file is checked, and the digest computed anew."""
         snapshot = read_snapshot(DirectoryStore(Path(folder)))
         if snapshot.key_check != key_check(key):
-            found = "the public key" if key == PUBLIC_KEY else "another key"
-            made = "the public key" if snapshot.public_key else "a secret key"
-            raise KeyMismatchError(
-                f"the store in {folder} was made with {made}, and {found} was given; name the right folder with --keys"
-            )
+            raise KeyMismatchError(f"the store in {folder} was made with {_which_key(snapshot.public_key, key)}")
         config = snapshot.config
-        model = make_model(config.model, {**config.hyperparameters, "device": config.device})
-        engine = cls(model=model, method=config.method, seed=config.seed, key=key, executor=executor)
-        engine.titles = dict(snapshot.titles)
-        shards = snapshot.partition.shards(snapshot.train, snapshot.valid)
-        submodels: list[Model] = [
-            engine._model().load_state(s.train.users, s.train.items, weights)
-            for s, weights in zip(shards, snapshot.weights, strict=True)
-        ]
-        scorer = find_method(config.method).aggregator.fit(
-            submodels, snapshot.train, valid=snapshot.valid, seed=config.seed
-        )
-        engine._fitted = _State(
-            snapshot.train,
-            snapshot.valid,
-            snapshot.partition,
-            shards,
-            submodels,
-            scorer,
-            list(snapshot.facts),
-            snapshot.environment,
-        )
+        try:
+            model = make_model(config.model, {**config.hyperparameters, "device": config.device})
+            engine = cls(model=model, method=config.method, seed=config.seed, key=key, executor=executor)
+            engine.titles = dict(snapshot.titles)
+            engine._fitted = engine._restored(snapshot)
+        except (UsageError, KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"the store in {folder} was not made by this version: {error}") from None
         snapshot.check_digest(engine.digest)
         return engine
+
+    def _restored(self, snapshot: Snapshot) -> _State:
+        train, valid, partition = snapshot.train, snapshot.valid, snapshot.partition
+        shards = partition.shards(train, valid)
+        submodels: list[Model] = [
+            self._model().load_state(s.train.users, s.train.items, weights)
+            for s, weights in zip(shards, snapshot.weights, strict=True)
+        ]
+        aggregator = find_method(self.config.method).aggregator
+        scorer = aggregator.fit(submodels, train, valid=valid, seed=self.config.seed)
+        return _State(
+            train, valid, partition, shards, submodels, scorer, list(snapshot.facts), dict(snapshot.environment)
+        )
+
+
+def _which_key(public: bool, given: bytes) -> str:
+    """Return the rest of the message about a key that is not the store's."""
+    if public:
+        return "the public key, and a secret one was given; leave --keys out"
+    what = "none" if given == PUBLIC_KEY else "another one"
+    return f"a secret key, and {what} was given; name the right folder with --keys"

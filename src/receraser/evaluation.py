@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Histories, Interactions
-from receraser.errors import DataError
+from receraser.errors import DataError, UsageError
 from receraser.metrics import METRICS, by_name
-from receraser.protocols import Scorer
+from receraser.protocols import Progress, Scorer
 from receraser.ranking import top_k
 
 __all__ = ["SCORE_BLOCK", "Evaluation", "RankingTask", "evaluate"]
@@ -72,8 +72,8 @@ class RankingTask:
         rows = held_out.users.indices(ranked)
         self.n_truth: NDArray[np.int64] = np.diff(held_out.indptr)[rows]  # unknown items count as held out
 
-    def hits(self, score: Score, depth: int) -> NDArray[np.bool_]:
-        """Return (n_users, depth): is the item at this rank a held-out one?"""
+    def hits(self, score: Score, depth: int, progress: Progress | None = None) -> NDArray[np.bool_]:
+        """Return (n_users, depth) booleans: whether the item at this rank is a held-out one."""
         blocks = []
         for start in range(0, len(self.histories), SCORE_BLOCK):
             stop = min(start + SCORE_BLOCK, len(self.histories))
@@ -83,6 +83,8 @@ class RankingTask:
             rows, columns = _cells(self.truth, start, stop, scores.device)
             wanted[rows, columns] = True  # the last column stands for "no item" (-1) and stays False
             blocks.append(wanted.gather(1, best.remainder(scores.shape[1] + 1)))
+            if progress is not None:
+                progress("users", stop, len(self.histories))
         if not blocks:
             return np.zeros((0, depth), dtype=bool)
         return np.asarray(torch.cat(blocks).cpu().numpy(), dtype=bool)
@@ -95,7 +97,14 @@ class RankingTask:
         return float(function(self.hits(score, cut), self.n_truth, cut).mean())
 
 
-def evaluate(scorer: Scorer, train: Interactions, test: Interactions, *, at: Sequence[int] = (10, 20, 50)) -> Evaluation:
+def evaluate(
+    scorer: Scorer,
+    train: Interactions,
+    test: Interactions,
+    *,
+    at: Sequence[int] = (10, 20, 50),
+    progress: Progress | None = None,
+) -> Evaluation:
     """Rank for every user of `test` and return all metrics at every cut.
 
     Raises
@@ -109,7 +118,9 @@ def evaluate(scorer: Scorer, train: Interactions, test: Interactions, *, at: Seq
             f"none of the {len(test.users)} users of the test rows has training rows: there is nobody to rank for "
             "(do both files name users in the same way?)"
         )
-    hits = task.hits(scorer.scores, max(at))
+    if not at or min(at) < 1:
+        raise UsageError(f"the cuts are {list(at)}; expected at least one, each at least 1")
+    hits = task.hits(scorer.scores, max(at), progress)
     per_user = {f"{name}@{k}": function(hits, task.n_truth, k) for k in at for name, function in METRICS.items()}
     return Evaluation(
         metrics={name: float(values.mean()) for name, values in per_user.items()},
@@ -126,9 +137,7 @@ def _slice(histories: Histories, start: int, stop: int) -> Histories:
     return Histories(histories.users[start:stop], indptr - indptr[0], histories.item_index[indptr[0] : indptr[-1]])
 
 
-def _cells(
-    histories: Histories, start: int, stop: int, device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _cells(histories: Histories, start: int, stop: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     part = _slice(histories, start, stop)
     rows = np.repeat(np.arange(stop - start), np.diff(part.indptr))
     return torch.from_numpy(rows).to(device), torch.from_numpy(part.item_index).to(device)

@@ -9,14 +9,21 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
-from receraser.errors import KeyMismatchError
+from receraser.errors import UsageError
 
-__all__ = ["PUBLIC_KEY", "load_key"]
+__all__ = ["PUBLIC_KEY", "has_key", "load_key"]
 
 PUBLIC_KEY = hashlib.sha256(b"receraser: public pseudonym key").digest()
 _NAME = "pseudonym.key"
+
+
+def has_key(folder: Path) -> bool:
+    """Say whether there is a key in a folder."""
+    return (Path(folder) / _NAME).exists()
 
 
 def load_key(folder: Path | None, *, create: bool = False) -> bytes:
@@ -25,20 +32,30 @@ def load_key(folder: Path | None, *, create: bool = False) -> bytes:
         return PUBLIC_KEY
     path = Path(folder) / _NAME
     try:
-        if create and not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w") as stream:
-                stream.write(secrets.token_hex(32) + "\n")
-                stream.flush()
-                os.fsync(stream.fileno())
+        if create and not has_key(folder):
+            _make_key(path)
         key = bytes.fromhex(path.read_text().strip())
     except FileNotFoundError:
-        raise KeyMismatchError(f"there is no key in {folder}: expected the file {path}") from None
+        raise UsageError(f"there is no key in {folder}: expected the file {path}") from None
     except OSError as error:
-        raise KeyMismatchError(f"the key {path} cannot be used: {error.strerror}") from None
+        raise UsageError(f"the key {path} cannot be used: {error.strerror}") from None
     except ValueError:
-        raise KeyMismatchError(f"{path} is no key: expected 64 hexadecimal digits") from None
+        raise UsageError(f"{path} is no key: expected 64 hexadecimal digits") from None
     if len(key) != 32:
-        raise KeyMismatchError(f"{path} is no key: expected 64 hexadecimal digits, found {2 * len(key)}")
+        raise UsageError(f"{path} is no key: expected 64 hexadecimal digits, found {2 * len(key)}")
     return key
+
+
+def _make_key(path: Path) -> None:
+    """Put a random key there, whole or not at all; if somebody else was first, theirs stays."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(dir=path.parent)  # readable by its owner alone
+    try:
+        with os.fdopen(handle, "w") as stream:
+            stream.write(secrets.token_hex(32) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        with suppress(FileExistsError):
+            os.link(name, path)
+    finally:
+        Path(name).unlink()

@@ -40,7 +40,7 @@ def precision(hits: Hits, n_truth: Counts, k: int) -> PerUser:
 
 def hit_rate(hits: Hits, n_truth: Counts, k: int) -> PerUser:
     """Return 1 where at least one held-out item is among the first k."""
-    return hits[:, :k].any(axis=1).astype(np.float64)
+    return np.asarray(hits[:, :k].any(axis=1), dtype=np.float64)
 
 
 def ndcg(hits: Hits, n_truth: Counts, k: int) -> PerUser:
@@ -60,7 +60,7 @@ def ndcg(hits: Hits, n_truth: Counts, k: int) -> PerUser:
 def reciprocal_rank(hits: Hits, n_truth: Counts, k: int) -> PerUser:
     """Return 1 / (rank of the first held-out item), 0 where none is among the first k."""
     cut = hits[:, :k]
-    return np.where(cut.any(axis=1), 1.0 / (cut.argmax(axis=1) + 1.0), 0.0)
+    return np.asarray(np.where(cut.any(axis=1), 1.0 / (cut.argmax(axis=1) + 1.0), 0.0))
 
 
 def average_precision(hits: Hits, n_truth: Counts, k: int) -> PerUser:

@@ -40,11 +40,20 @@ class Scorer(Protocol):
 class Model(Scorer, Protocol):
     """A base model. Hyperparameters in the constructor; nothing is learned there."""
 
-    name: str
     users_: IdMap
 
+    @property
+    def name(self) -> str:
+        """What configurations call it."""
+        ...
+
     def fit(
-        self, interactions: Interactions, *, valid: Interactions | None = None, seed: int = 0, progress: Progress | None = None
+        self,
+        interactions: Interactions,
+        *,
+        valid: Interactions | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
     ) -> Self:
         """Learn from these rows alone. An earlier fit leaves no trace. `valid` chooses the epoch; it is never trained on."""
         ...
@@ -69,8 +78,15 @@ class Model(Scorer, Protocol):
 class Partitioner(Protocol):
     """Decides which shard a row lives in."""
 
-    name: str
-    n_shards: int
+    @property
+    def name(self) -> str:
+        """What configurations call it."""
+        ...
+
+    @property
+    def n_shards(self) -> int:
+        """A constant, never a function of the data."""
+        ...
 
     def assign(self, interactions: Interactions, *, valid: Interactions | None, seed: int) -> Partition:
         """Return the shard of every row, of the training rows and of the validation rows."""
@@ -80,7 +96,10 @@ class Partitioner(Protocol):
 class Aggregator(Protocol):
     """Makes one scorer of the submodels."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What configurations call it."""
+        ...
 
     def fit(
         self, submodels: Sequence[Model], interactions: Interactions, *, valid: Interactions | None, seed: int

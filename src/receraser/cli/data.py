@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,16 +11,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from receraser.cli import options
-from receraser.cli.console import Bar, print_json, print_table, say
+from receraser.cli.console import Bar, count, print_json, print_table, say
+from receraser.errors import UsageError, nearest
 
 if TYPE_CHECKING:
+    from receraser.data.films import FilmWorld
     from receraser.data.splits import Split
 
-__all__ = ["data_app", "write_split"]
+__all__ = ["data_app", "write_films", "write_split"]
 
-data_app = typer.Typer(help="Built-in and public data: list, make, fetch, split.", no_args_is_help=True, rich_markup_mode=None)
+data_app = typer.Typer(
+    help="Built-in and public data: list, make, fetch, split.", no_args_is_help=True, rich_markup_mode=None
+)
 
-Out = Annotated[Path, typer.Option("--out", help="Where to write.", show_default=False)]
+Out = Annotated[Path, typer.Option("--out", metavar="PATH", help="Where to write.", show_default=False)]
+
+
+_PARTS = ("train", "valid", "test")
 
 
 class World(StrEnum):
@@ -55,57 +64,71 @@ def list_data(as_json: options.AsJson = False) -> None:
 
 @data_app.command("make")
 def make(
-    world: Annotated[World, typer.Argument(help="films: a folder of files; large: one Parquet file.")],
+    world: Annotated[
+        World, typer.Argument(metavar="films|large", help="films: a folder of files; large: one Parquet file.")
+    ],
     out: Out,
-    seed: Annotated[int, typer.Option(help="Root of every random draw.")] = 7,
-    users: Annotated[int, typer.Option(help="Users of a large world.")] = 100_000,
-    items: Annotated[int, typer.Option(help="Items of a large world.")] = 20_000,
-    interactions: Annotated[int, typer.Option(help="Interactions of a large world.")] = 10_000_000,
+    seed: Annotated[int, typer.Option(metavar="N", help="Root of every random draw.")] = 7,
+    users: Annotated[int, typer.Option(metavar="N", help="Users of a large world.")] = 100_000,
+    items: Annotated[int, typer.Option(metavar="N", help="Items of a large world.")] = 20_000,
+    interactions: Annotated[int, typer.Option(metavar="N", help="Interactions of a large world.")] = 10_000_000,
     dry_run: options.DryRun = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make built-in data; the same seed gives the same rows on every machine."""
+    """Make built-in data, the same on every machine."""
     if dry_run:
         _done({"dry_run": True, "world": world.value, "out": str(out)}, f"would make {world.value} in {out}", as_json)
         return
-    if world is World.FILMS:
-        rows = _make_films(out, seed)
-        _done({"world": "films", "out": str(out), "rows": rows}, f"{rows:,} interactions in {out}", as_json)
-        return
+    made = _make_films(out, seed) if world is World.FILMS else _make_large(out, users, items, interactions, seed)
+    text = f"{count(made, 'interaction')} in {out}"
+    _done({"world": world.value, "out": str(out), "rows": made}, text, as_json)
+
+
+def _make_large(out: Path, users: int, items: int, interactions: int, seed: int) -> int:
     from receraser.data.worlds import write_large_world
 
-    with Bar() as bar:
+    with _writing(out), Bar("drawing") as bar:
+        out.parent.mkdir(parents=True, exist_ok=True)
         write_large_world(
             out, users, items, interactions, seed, progress=lambda done, total: bar.update("rows", done, total)
         )
-    _done({"world": "large", "out": str(out), "rows": interactions}, f"{interactions:,} interactions in {out}", as_json)
+    return interactions
 
 
 def _make_films(out: Path, seed: int) -> int:
-    import csv
-
     from receraser.data.films import films
     from receraser.data.splits import random_split
 
     world = films(seed)
-    write_split(out, random_split(world.interactions, test=0.2, valid=0.08, seed=seed))
-    with (out / "items.csv").open("w", newline="", encoding="utf-8") as stream:
+    write_films(out, world, random_split(world.interactions, test=0.2, valid=0.08, seed=seed))
+    return len(world.interactions)
+
+
+def write_films(out: Path, world: FilmWorld, parts: Split) -> None:
+    """Write the parts of a film world, and its films' titles and genres."""
+    import csv
+
+    write_split(out, parts)
+    with _writing(out), (out / "items.csv").open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(["item", "title", "genres"])
         writer.writerows([item, title, "|".join(world.genres[item])] for item, title in sorted(world.titles.items()))
-    return len(world.interactions)
 
 
 @data_app.command("fetch")
 def fetch_data(
-    name: Annotated[str, typer.Argument(help="ml-100k, ml-1m, ml-10m or yelp2018.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder in which a folder of that name is made.")] = Path("data"),
+    name: Annotated[str, typer.Argument(metavar="NAME", help="ml-100k, ml-1m, ml-10m or yelp2018.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Folder in which a folder of that name is made.")
+    ] = Path("data"),
     dry_run: options.DryRun = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Fetch a public data set from its official place; checked, and resumed where it broke off."""
+    """Fetch a public data set from its official place.
+
+    What arrives is checked; a download that broke off is resumed.
+    """
     from receraser.data.fetch import DATASETS, fetch
-    from receraser.errors import UsageError, nearest
 
     if name not in DATASETS:
         raise UsageError(f"unknown data set {name!r}: {nearest(name, DATASETS)}")
@@ -115,7 +138,7 @@ def fetch_data(
         places = [file.url for file in dataset.files]
         _done({"dry_run": True, "name": name, "from": places}, f"would fetch {', '.join(places)}", as_json)
         return
-    with Bar() as bar:
+    with Bar("connecting") as bar:
         folder = fetch(dataset, out, progress=lambda done, total: bar.update("bytes", done, total))
     files = sorted(path.name for path in folder.iterdir())
     _done({"name": name, "folder": str(folder), "files": files}, f"in {folder}: {', '.join(files)}", as_json)
@@ -123,12 +146,18 @@ def fetch_data(
 
 @data_app.command("split")
 def split(
-    data: Annotated[Path, typer.Argument(help="Interactions.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Interactions.")],
     out: Out,
-    by: Annotated[SplitBy, typer.Option(help="random: per interaction; user: per user; leave-last and time: by timestamp.")] = SplitBy.RANDOM,
-    test: Annotated[float, typer.Option(help="Share held out for testing (leave-last: rows per user).")] = 0.2,
-    valid: Annotated[float, typer.Option(help="Share held out for validation (leave-last: rows per user).")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Root of the draws.")] = 0,
+    by: Annotated[
+        SplitBy, typer.Option(help="random: per interaction; user: per user; leave-last and time: by timestamp.")
+    ] = SplitBy.RANDOM,
+    test: Annotated[
+        float, typer.Option(metavar="X", help="Share held out for testing (leave-last: rows per user).")
+    ] = 0.2,
+    valid: Annotated[
+        float, typer.Option(metavar="X", help="Share held out for validation (leave-last: rows per user).")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Root of the draws.")] = 0,
     columns: options.Columns = None,
     min_rating: options.MinRating = None,
     skip_bad_rows: options.SkipBadRows = False,
@@ -138,8 +167,9 @@ def split(
     """Split a file into train, valid and test."""
     from receraser.cli.reading import read_for
     from receraser.data import splits
-    from receraser.errors import UsageError
 
+    if data.resolve() in [(out / f"{part}.csv").resolve() for part in _PARTS]:
+        raise UsageError(f"{data} would be overwritten by a part of itself; choose another folder than {out}")
     timed = by in (SplitBy.LEAVE_LAST, SplitBy.TIME)
     rows = read_for(
         data, columns=columns, min_rating=min_rating, skip_bad_rows=skip_bad_rows, keep_timestamps=timed
@@ -164,13 +194,26 @@ def split(
 
 
 def write_split(out: Path, parts: Split) -> None:
-    """Write train, valid and test as CSV; a part without rows is left out."""
+    """Write train, valid and test as CSV; a part without rows is left out, and one of an earlier split removed."""
     from receraser.data.readers import write_csv
 
-    out.mkdir(parents=True, exist_ok=True)
-    for name, rows in (("train", parts.train), ("valid", parts.valid), ("test", parts.test)):
-        if len(rows):
-            write_csv(out / f"{name}.csv", rows)
+    with _writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        for name, rows in zip(_PARTS, (parts.train, parts.valid, parts.test), strict=True):
+            path = out / f"{name}.csv"
+            if len(rows):
+                write_csv(path, rows)
+            else:
+                path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    """Turn the system's refusal to write somewhere into a message."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{out} cannot be written: {error.strerror or error}") from None
 
 
 def _done(document: dict[str, object], text: str, as_json: bool) -> None:

@@ -9,24 +9,32 @@ from typing import Annotated
 import typer
 
 from receraser.cli import options
-from receraser.cli.console import Bar, print_json, print_table, say
+from receraser.cli.console import Bar, count, print_json, print_table, say
 
 __all__ = ["demo"]
 
 
 def demo(
-    directory: Annotated[Path | None, typer.Option("--dir", help="Keep the data and the store here.")] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", metavar="DIR", help="Keep the data and the store here.")
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make a film world, fit, recommend, measure, and show that a second fit gives the same bits."""
+    """Tell the whole story on built-in data.
+
+    Makes a film world, fits, recommends, measures, and shows that a second fit gives the same bits.
+    """
     if directory is not None:
         _tell(directory, as_json)
+        say(f"   The data and the store are in {directory}.")
         return
     with tempfile.TemporaryDirectory(prefix="receraser-demo-") as folder:
         _tell(Path(folder), as_json)
+    say("   The store was a temporary one; --dir DIR keeps it.")
 
 
 def _tell(folder: Path, as_json: bool) -> None:
+    from receraser.cli.data import write_films
     from receraser.data.films import films
     from receraser.data.splits import random_split
     from receraser.engine import Engine
@@ -34,21 +42,24 @@ def _tell(folder: Path, as_json: bool) -> None:
     from receraser.execution.local import LocalExecutor
     from receraser.models.popularity import Popularity
     from receraser.models.wmf import WMF
+    from receraser.store.directory import DirectoryStore
 
+    DirectoryStore(folder / "store").check_free(replace=False)
     say("1. A film world, made from a seed: no download.")
     world = films(seed=7)
     parts = random_split(world.interactions, test=0.2, valid=0.08, seed=7)
     rows = world.interactions
-    say(f"   {len(rows):,} interactions of {len(rows.users):,} users with {len(rows.items):,} films\n")
+    write_films(folder, world, parts)
+    say(f"   {count(len(rows), 'interaction')} of {len(rows.users):,} users with {len(rows.items):,} films\n")
 
     say("2. Fit: weighted matrix factorisation, solved in closed form, in a worker process.")
-    with LocalExecutor() as executor, Bar() as bar:
+    with LocalExecutor() as executor, Bar("starting a worker") as bar:
         engine = Engine(model=WMF(dim=32), seed=7, executor=executor)
         engine.titles = world.titles
         engine.fit(parts.train, valid=parts.valid, progress=bar.update)
-        engine.save(folder / "store", replace=True)
-        say(f"   {engine.seconds['submodels']:.2f} s; published in {folder / 'store'}\n")
         again = Engine(model=WMF(dim=32), seed=7, executor=executor).fit(parts.train, valid=parts.valid)
+    engine.save(folder / "store")
+    say(f"   {engine.seconds['submodels']:.2f} s; published in {folder / 'store'}\n")
 
     user = max(parts.train.users, key=lambda name: (len(world.taste_group_of[name]), name))
     say(f"3. Recommendations for {user}, whose taste is {world.taste_group_of[user]!r}.")
@@ -56,7 +67,10 @@ def _tell(folder: Path, as_json: bool) -> None:
     if not as_json:
         print_table(
             ["film", "title", "genres", "score"],
-            [[one.item, world.titles[one.item], ", ".join(world.genres[one.item]), f"{one.score:.3f}"] for one in found],
+            [
+                [one.item, world.titles[one.item], ", ".join(world.genres[one.item]), f"{one.score:.3f}"]
+                for one in found
+            ],
         )
 
     say("\n4. Is it any good? Full ranking on held-out rows, against recommending what is popular.")

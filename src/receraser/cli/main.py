@@ -1,11 +1,15 @@
 """The `receraser` command: puts the commands together and turns errors into messages and exit codes.
 
 Exit 0: done. 1: a check failed, was refused, or the store is damaged. 2: wrong usage, bad input, no such store.
+130: interrupted.
 """
 
 from __future__ import annotations
 
+import io
+import os
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -20,6 +24,8 @@ from receraser.cli.recommend import recommend
 from receraser.errors import ReceraserError
 
 __all__ = ["app", "main"]
+
+_INTERRUPTED = 130
 
 app = typer.Typer(
     name="receraser",
@@ -51,16 +57,35 @@ def _common(
     """Hold the options of the command itself."""
 
 
-def main() -> None:
-    """Run the command line."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave with its exit code.
+
+    Parameters
+    ----------
+    arguments
+        By default those the process was started with.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show an id gets its code
     try:
-        app()
+        app(arguments, prog_name="receraser")
     except ReceraserError as error:
         say(f"error: {error}")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        say("interrupted; nothing was published")
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone
+    except MemoryError:
+        say("error: there is not enough memory for this")
         sys.exit(1)
+    except OSError as error:
+        _forget_output()
+        say(f"error: {error.filename or 'the output'}: {error.strerror or error}")
+        sys.exit(1)
+    except SystemExit as end:
+        if end.code == _INTERRUPTED:
+            say("interrupted")
+        raise
+
+
+def _forget_output() -> None:
+    """Send what is left in the buffer of standard output nowhere: it could not be written, and would fail again."""
+    if sys.stdout is sys.__stdout__ and sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,20 +9,37 @@ import typer
 
 from receraser.errors import UsageError
 
-__all__ = ["AsJson", "Columns", "DryRun", "Keys", "MinRating", "SkipBadRows", "Store", "integers", "pairs"]
+__all__ = [
+    "AsJson",
+    "Columns",
+    "DryRun",
+    "Keys",
+    "MinRating",
+    "SkipBadRows",
+    "Store",
+    "id_given",
+    "integers",
+    "pairs",
+]
 
-Store = Annotated[Path, typer.Option("--store", help="Folder of the store.", show_default=False)]
+Store = Annotated[Path, typer.Option("--store", metavar="DIR", help="Folder of the store.", show_default=False)]
 Keys = Annotated[
     Path | None,
-    typer.Option("--keys", help="Folder with the key of the users' pseudonyms. Without it, a public key is used."),
+    typer.Option(
+        "--keys", metavar="DIR", help="Folder with the key of the users' pseudonyms. Without it, a public key is used."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")]
 Columns = Annotated[
     str | None,
-    typer.Option("--columns", help="Which columns to read, e.g. user=uid,item=film,rating=stars; or by position: user=1,item=2."),
+    typer.Option(
+        "--columns",
+        metavar="ROLE=NAME,...",
+        help="Which columns to read, e.g. user=uid,item=film,rating=stars; or by position: user=1,item=2.",
+    ),
 ]
-MinRating = Annotated[float | None, typer.Option("--min-rating", help="Leave out rows rated lower.")]
+MinRating = Annotated[float | None, typer.Option("--min-rating", metavar="X", help="Leave out rows rated lower.")]
 SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Leave out bad rows, count them and list them.")]
 
 
@@ -38,7 +55,7 @@ def pairs(settings: list[str]) -> dict[str, str]:
     for text in settings:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise UsageError(f"--set {text}: expected KEY=VALUE, as in --set dim=32")
+            raise UsageError(f"--set {text!r}: expected KEY=VALUE, as in --set dim=32")
         found[key.strip()] = value.strip()
     return found
 
@@ -56,5 +73,21 @@ def integers(text: str, option: str) -> list[int]:
     except ValueError:
         values = []
     if not values or min(values) < 1:
-        raise UsageError(f"{option} {text}: expected whole numbers of at least 1, as in {option} 10,20,50")
-    return values
+        raise UsageError(f"{option} {text!r}: expected whole numbers of at least 1, as in {option} 10,20,50")
+    return list(dict.fromkeys(values))
+
+
+def id_given(text: str, option: str) -> str:
+    """Return an id given on the command line, checked.
+
+    Examples
+    --------
+    >>> id_given("u 17", "--user")
+    'u 17'
+    """
+    from receraser.data.ids import id_problem
+
+    problem = id_problem(text)
+    if problem is not None:
+        raise UsageError(f"{option} {text!r}: {problem}")
+    return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from receraser.cli.console import say, warn
+from receraser.cli.console import Bar, count, say, warn
 from receraser.data.readers import ReadReport, ReadResult, parse_columns, read
 
 __all__ = ["describe", "read_for"]
@@ -19,22 +19,23 @@ def read_for(
     keep_timestamps: bool = False,
 ) -> ReadResult:
     """Read a file by the options of the command line; bad rows that were left out are listed."""
-    result = read(
-        path,
-        columns=None if columns is None else parse_columns(columns),
-        min_rating=min_rating,
-        skip_bad_rows=skip_bad_rows,
-        keep_timestamps=keep_timestamps,
-    )
+    with Bar(f"reading {path.name}"):
+        result = read(
+            path,
+            columns=None if columns is None else parse_columns(columns),
+            min_rating=min_rating,
+            skip_bad_rows=skip_bad_rows,
+            keep_timestamps=keep_timestamps,
+        )
     report = result.report
     if report.bad_rows:
-        warn(f"{path}: {report.bad_rows:,} bad rows left out")
+        warn(f"{path}: {count(report.bad_rows, 'bad row')} left out")
         for line, reason in report.bad_examples:
             say(f"  line {line}: {reason}")
         if report.bad_rows > len(report.bad_examples):
             say(f"  and {report.bad_rows - len(report.bad_examples):,} more")
     if report.duplicates_merged:
-        warn(f"{path}: {report.duplicates_merged:,} duplicates merged")
+        warn(f"{path}: {count(report.duplicates_merged, 'duplicate')} merged")
     return result
 
 

@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import IO, Self
 
 import receraser
@@ -52,10 +52,14 @@ class LocalExecutor:
         threads = self._threads or max(1, len(os.sched_getaffinity(0)) // wanted)
         while len(self._workers) < wanted:
             self._workers.append(_Worker(threads))
-        for worker in self._workers:
-            worker.send("warm", {"model": model, "hyperparameters": dict(hyperparameters)}, {})
-        for worker in self._workers:
-            self.environment = worker.receive(None)[1]
+        try:
+            for worker in self._workers:
+                worker.send("warm", {"model": model, "hyperparameters": dict(hyperparameters)}, {})
+            for worker in self._workers:
+                self.environment = worker.receive(None)[1]
+        except BaseException:
+            self.close(kill=True)  # other workers' answers lie unread in their pipes and would be taken for later ones
+            raise
 
     def run(self, tasks: Iterable[FitTask], *, progress: Progress | None = None) -> list[FitResult]:
         """Run the tasks; the results come in the order of the tasks."""
@@ -108,8 +112,11 @@ def _drive(
     progress: Progress | None,
 ) -> None:
     """Hand one worker tasks until there are none left, or something failed anywhere."""
-    while not queue.empty() and not failures:
-        number = queue.get()
+    while not failures:
+        try:
+            number = queue.get_nowait()  # and not `empty`, then `get`: another thread may take the last one in between
+        except Empty:
+            return
         try:
             meta, arrays = pack_task(todo[number])
             worker.send("fit", meta, arrays)
@@ -146,7 +153,10 @@ class _Worker:
         """Wait for the answer, passing progress on; an error over there is raised here."""
         assert self._process.stdout is not None
         while True:
-            message = read_message(self._process.stdout)  # type: ignore[arg-type]
+            try:
+                message = read_message(self._process.stdout)  # type: ignore[arg-type]
+            except EOFError:  # it died in the middle of an answer
+                message = None
             if message is None:
                 raise self._death()
             kind, meta, _ = message

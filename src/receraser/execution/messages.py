@@ -21,7 +21,9 @@ Arrays = dict[str, NDArray[np.generic]]
 Message = tuple[str, dict[str, object], Arrays]
 
 
-def write_message(stream: BinaryIO, kind: str, meta: Mapping[str, object], arrays: Mapping[str, NDArray[np.generic]]) -> None:
+def write_message(
+    stream: BinaryIO, kind: str, meta: Mapping[str, object], arrays: Mapping[str, NDArray[np.generic]]
+) -> None:
     """Send one message."""
     listing = [{"name": n, "dtype": a.dtype.str, "shape": list(a.shape)} for n, a in arrays.items()]
     header = json.dumps({"kind": kind, "meta": dict(meta), "arrays": listing}).encode()

@@ -10,10 +10,11 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import BinaryIO
 
 from receraser.data.interactions import Interactions
-from receraser.errors import ReceraserError
+from receraser.errors import ReceraserError, TrainingError
 from receraser.execution.messages import pack_rows, read_message, unpack_rows, write_message
 from receraser.execution.task import FitTask, run_task
 
@@ -77,7 +78,8 @@ def _warm_up(model: str, hyperparameters: object) -> None:
     assert isinstance(hyperparameters, dict)
     toy = Interactions.from_pairs([("u", "a"), ("u", "b"), ("v", "a"), ("w", "c")])
     brief = {key: min(value, 2) for key, value in hyperparameters.items() if key in ("n_epochs", "n_sweeps")}
-    run_task(FitTask(model, hyperparameters | brief, 0, toy, toy))
+    with suppress(TrainingError):  # the toy may diverge where the rows would not
+        run_task(FitTask(model, hyperparameters | brief, 0, toy, toy))
 
 
 def _reporter(replies: BinaryIO):  # type: ignore[no-untyped-def]  # noqa: ANN202

@@ -26,7 +26,7 @@ class BPR(PairwiseModel):
     """
 
     name: ClassVar[str] = "bpr"
-    optimizer: ClassVar[type[Adagrad] | type[Adam]] = Adagrad
+    optimizer: ClassVar[type[Adagrad | Adam]] = Adagrad
 
-    def _propagation(self, interactions: Interactions, device: torch.device) -> Propagate:
+    def _propagation(self, interactions: Interactions, device: torch.device) -> Propagate:  # noqa: ARG002
         return lambda p, q: (p, q)

@@ -16,15 +16,17 @@ from numpy.typing import NDArray
 
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Histories, Interactions
-from receraser.errors import UsageError
+from receraser.errors import TrainingError, UsageError
 from receraser.evaluation import SCORE_BLOCK, RankingTask
 from receraser.fingerprint import Tensors
+from receraser.protocols import Progress
 from receraser.seeds import derive, id_counters, normal
 from receraser.training.least_squares import fold_in
 
 __all__ = ["VALIDATION_METRIC", "FactorModel", "initial_vectors", "score_blocks", "torch_device"]
 
 VALIDATION_METRIC = "ndcg@20"
+_AT_LEAST_ONE = ("dim", "batch_size", "validate_every", "n_negatives")
 
 Vectors = NDArray[np.float32]
 
@@ -57,13 +59,26 @@ class FactorModel:
         for spec in dataclasses.fields(self):
             if not spec.init:
                 continue
-            value = getattr(self, spec.name)
-            if isinstance(value, (int, float)) and not isinstance(value, bool) and not 0 <= value < float("inf"):
-                raise UsageError(f"{self.name}: {spec.name} is {value}; expected a number of at least 0")
-        if self.dim < 1:
-            raise UsageError(f"{self.name}: dim is {self.dim}; expected at least 1")
+            value: object = getattr(self, spec.name)
+            kind = type(spec.default)
+            if type(value) is not kind and not (kind is float and type(value) is int):
+                raise UsageError(f"{self.name}: {spec.name} is {value!r}; expected a value of type {kind.__name__}")
+            least = 1 if spec.name in _AT_LEAST_ONE else 0
+            if isinstance(value, (int, float)) and not least <= value < float("inf"):
+                raise UsageError(f"{self.name}: {spec.name} is {value}; expected a number of at least {least}")
 
     # ------------------------------------------------------------------ what the protocol asks
+
+    def fit(
+        self,
+        interactions: Interactions,
+        *,
+        valid: Interactions | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Learn from these rows alone."""
+        raise NotImplementedError
 
     def hyperparameters(self) -> dict[str, object]:
         """Return the constructor's arguments."""
@@ -119,6 +134,10 @@ class FactorModel:
         self.users_, self.items_ = interactions.users, interactions.items
         self.user_vectors_ = np.ascontiguousarray(users.detach().cpu().numpy()[:, : self.dim], dtype=np.float32)
         self.item_vectors_ = np.ascontiguousarray(items.detach().cpu().numpy()[:, : self.dim], dtype=np.float32)
+        if not (np.isfinite(self.user_vectors_).all() and np.isfinite(self.item_vectors_).all()):
+            raise TrainingError(
+                f"{self.name}: a learned vector is no number; try a smaller learning_rate or a stronger regularization"
+            )
 
 
 class Validation:

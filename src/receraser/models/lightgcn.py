@@ -38,12 +38,12 @@ class LightGCN(PairwiseModel):
     """
 
     name: ClassVar[str] = "lightgcn"
-    optimizer: ClassVar[type[Adagrad] | type[Adam]] = Adam
+    optimizer: ClassVar[type[Adagrad | Adam]] = Adam
 
     n_layers: int = 3
     batch_size: int = 2048
-    learning_rate: float = 0.001
-    weight_decay: float = 1e-4
+    learning_rate: float = 0.005
+    weight_decay: float = 0.003
     initial_scale: float = 0.1
 
     def _propagation(self, interactions: Interactions, device: torch.device) -> Propagate:

@@ -36,6 +36,9 @@ class PairwiseModel(FactorModel):
         Epochs without validation rows, and at most with them.
     batch_size, learning_rate, weight_decay
         Rows per step; step size; L2 on the parameters of the batch's users and items.
+    n_negatives
+        Items drawn per row that the user does not have, of which the one that scores highest is used: 1 is the paper's
+        uniform sampling, more is dynamic negative sampling (Zhang et al. 2013), which looks at the top of the list.
     initial_scale
         Standard deviation of the initial vectors.
     patience, validate_every
@@ -43,12 +46,13 @@ class PairwiseModel(FactorModel):
     """
 
     pairwise: ClassVar[bool] = True
-    optimizer: ClassVar[type[Adagrad] | type[Adam]]
+    optimizer: ClassVar[type[Adagrad | Adam]]
 
-    n_epochs: int = 100
+    n_epochs: int = 50
     batch_size: int = 1024
-    learning_rate: float = 0.05
-    weight_decay: float = 0.01
+    learning_rate: float = 0.1
+    weight_decay: float = 0.03
+    n_negatives: int = 8
     initial_scale: float = 0.01
     patience: int = 10
     validate_every: int = 5
@@ -112,7 +116,9 @@ class _Pairwise:
         self.parameters = (p, q)
         self._model = model
         self._propagate = propagate
-        self._batches = Triples(rows, batch_size=model.batch_size, seed=seed, device=p.device)
+        self._batches = Triples(
+            rows, batch_size=model.batch_size, seed=seed, device=p.device, n_negatives=model.n_negatives
+        )
         self.n_batches = self._batches.n_batches
 
     def prepare(self, epoch: int) -> None:
@@ -122,10 +128,11 @@ class _Pairwise:
     def loss(self, number: torch.Tensor) -> torch.Tensor:
         """Return the loss of a batch of triples."""
         p, q = self.parameters
-        user, item, negative, weight = self._batches.batch(number)
+        user, item, negatives, weight = self._batches.batch(number)
         size = user.shape[0]
         final_p, final_q = self._propagate(p, q)
         u = gather(final_p, user)  # (batch, dim)
+        negative = _hardest(u.detach(), final_q.detach(), negatives)
         both = gather(final_q, torch.cat([item, negative]))  # (2 batch, dim)
         scores = (u * both[:size]).sum(dim=1), (u * both[size:]).sum(dim=1)
         if final_p is p:
@@ -134,3 +141,11 @@ class _Pairwise:
             first = gather(q, torch.cat([item, negative]))
             penalised = (gather(p, user), first[:size], first[size:])
         return bpr(*scores, weight) + self._model.weight_decay * l2(penalised, weight)
+
+
+def _hardest(users: torch.Tensor, items: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    """Return, of each user's candidates (batch, n), the one that scores highest now; the first one of equals."""
+    if candidates.shape[1] == 1:
+        return candidates[:, 0]
+    scores = (items[candidates] * users[:, None, :]).sum(dim=2)  # (batch, n)
+    return candidates.gather(1, scores.argmax(dim=1, keepdim=True))[:, 0]

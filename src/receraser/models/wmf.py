@@ -67,6 +67,8 @@ class WMF(FactorModel):
         super().__post_init__()
         if self.solver not in ("als", "adagrad"):
             raise UsageError(f"wmf: unknown solver {self.solver!r}: expected als or adagrad")
+        if self.dropout >= 1:
+            raise UsageError(f"wmf: dropout is {self.dropout}; expected less than 1: something must be left")
 
     def fit(
         self,

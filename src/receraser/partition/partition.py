@@ -44,7 +44,8 @@ class Partition:
 
     def shards(self, train: Interactions, valid: Interactions | None) -> list[Shard]:
         """Cut the tables into shards, each with vocabularies of its own."""
-        if len(train) != len(self.train) or (valid is None) != (self.valid is None):
+        sizes = [None if one is None else len(one) for one in (train, valid, self.train, self.valid)]
+        if sizes[:2] != sizes[2:]:
             raise ValueError("these are not the tables that were partitioned")
         return [
             Shard(

@@ -18,6 +18,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -29,6 +30,8 @@ __all__ = ["FORMAT", "DirectoryStore"]
 FORMAT = 1
 
 Manifest = Mapping[str, object]
+
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class DirectoryStore:
@@ -53,14 +56,33 @@ class DirectoryStore:
 
     def check_free(self, *, replace: bool) -> None:
         """Raise unless a new store may be published here."""
-        if self.exists():
-            if not replace:
-                raise StoreError(f"there is a store in {self.path} already; use --replace to destroy it, or another folder")
-            return
-        if self.path.exists() and not self.path.is_dir():
-            raise StoreError(f"{self.path} is a file; a store is a directory")
-        if self.path.is_dir() and any(entry.name not in ("files", "lock", "manifest.json.new") for entry in self.path.iterdir()):
+        try:
+            found = self.exists()
+            place = next(one for one in (self.path, *self.path.absolute().parents) if one.exists())
+            foreign = [] if found or place != self.path or not place.is_dir() else self._foreign()
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot hold a store: {error.strerror}") from None
+        if found and not replace:
+            raise StoreError(f"there is a store in {self.path} already; use --replace to destroy it, or another folder")
+        if not place.is_dir():
+            raise StoreError(f"{self.path} cannot hold a store: {place} is a file")
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise StoreError(f"{self.path} cannot hold a store: {place} cannot be written")
+        if foreign:
             raise StoreError(f"{self.path} is not empty and holds no store; choose another folder")
+
+    def _foreign(self) -> list[str]:
+        """Return what lies in the folder and is no part of any store."""
+        ours = ("files", "lock", "manifest.json", "manifest.json.new")
+        return sorted(entry.name for entry in self.path.iterdir() if entry.name not in ours or entry == self._manifest)
+
+    def strays(self, manifest: Manifest) -> list[str]:
+        """Return the files that the manifest does not cover: left by an interrupted write, or put there by somebody."""
+        named = manifest["files"]
+        assert isinstance(named, Mapping)
+        inside = [f"files/{entry.name}" for entry in self._files.iterdir() if entry.name not in named]
+        beside = [entry.name for entry in self.path.iterdir() if entry.name not in ("files", "lock", "manifest.json")]
+        return sorted(inside + beside)
 
     def manifest(self) -> dict[str, object]:
         """Return the manifest, checked."""
@@ -71,7 +93,11 @@ class DirectoryStore:
                 raise StoreError(
                     f"the store in {self.path} is half-written: a fit did not finish there; run it again with --replace"
                 ) from None
-            raise StoreNotFoundError(f"there is no store in {self.path}; make one with: receraser fit DATA --store {self.path}") from None
+            raise StoreNotFoundError(
+                f"there is no store in {self.path}; make one with: receraser fit DATA --store {self.path}"
+            ) from None
+        except NotADirectoryError:
+            raise StoreNotFoundError(f"there is no store in {self.path}: a store is a directory") from None
         except OSError as error:
             raise StoreNotFoundError(f"the store in {self.path} cannot be opened: {error.strerror}") from None
         return self._checked(text)
@@ -81,7 +107,7 @@ class DirectoryStore:
             manifest = json.loads(text)
             checksum = manifest.pop("checksum")
             found = of_bytes(canonical_json(manifest))
-        except (ValueError, KeyError, AttributeError, TypeError):
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             raise StoreError(f"{self._manifest} is damaged: it is no manifest of a store") from None
         if found != checksum:
             raise StoreError(f"{self._manifest} is damaged: its checksum does not match its content")
@@ -89,11 +115,15 @@ class DirectoryStore:
             raise StoreError(
                 f"the store in {self.path} has format {manifest.get('format')}; this version reads format {FORMAT}"
             )
+        if _rendered(manifest) != text:  # the checksum is of the content; this covers every byte
+            raise StoreError(f"{self._manifest} is damaged: it is not written as it was")
         return dict(manifest)
 
     def get(self, name: str) -> bytes:
         """Return the content of a file, checked against its name."""
         path = self._files / name
+        if not _DIGEST.fullmatch(name):
+            raise StoreError(f"{self._manifest} is damaged: {name!r} names no file of a store")
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -116,7 +146,9 @@ class DirectoryStore:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise StoreError(f"the store in {self.path} is being written by another process; try again later") from None
+                raise StoreError(
+                    f"the store in {self.path} is being written by another process; try again later"
+                ) from None
             yield
         finally:
             os.close(handle)
@@ -124,26 +156,32 @@ class DirectoryStore:
     def put(self, data: bytes) -> str:
         """Write a file, flushed to disk, and return its name."""
         name = of_bytes(data)
-        path = self._files / name
-        if not path.exists() or of_bytes(path.read_bytes()) != name:
-            self._write(path, data)
+        try:
+            self.get(name)
+        except StoreError:  # not there yet, or damaged
+            self._write(self._files / name, data)
         return name
 
     def commit(self, manifest: Manifest) -> None:
         """Publish: swap the manifest, then remove every file it does not name."""
         body = dict(manifest) | {"format": FORMAT}
-        text = json.dumps(body | {"checksum": of_bytes(canonical_json(body))}, indent=1, sort_keys=True, ensure_ascii=False)
         _flush_folder(self._files)
-        self._write(self._manifest, text.encode() + b"\n")
+        self._write(self._manifest, _rendered(body))
         kept = body["files"]
         assert isinstance(kept, Mapping)
         self.purge(path.name for path in self._files.iterdir() if path.name not in kept)
 
     def purge(self, names: Iterable[str]) -> None:
-        """Remove files."""
+        """Remove files: all that can be, even where one cannot."""
+        failures = []
         for name in list(names):
-            (self._files / name).unlink(missing_ok=True)
+            try:
+                (self._files / name).unlink(missing_ok=True)
+            except OSError as error:
+                failures.append(f"{self._files / name} cannot be removed: {error.strerror}")
         _flush_folder(self._files)
+        if failures:
+            raise StoreError(f"the store is published, but {failures[0]}; remove it yourself")
 
     def _write(self, path: Path, data: bytes) -> None:
         new = path.with_name(path.name + ".new")
@@ -157,6 +195,12 @@ class DirectoryStore:
             new.unlink(missing_ok=True)
             raise StoreError(f"{path} cannot be written: {error.strerror}") from None
         _flush_folder(path.parent)
+
+
+def _rendered(body: Manifest) -> bytes:
+    """Return a manifest as it is written, with its checksum."""
+    whole = dict(body) | {"checksum": of_bytes(canonical_json(body))}
+    return json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
 
 
 def _flush_folder(path: Path) -> None:

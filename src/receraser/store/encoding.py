@@ -85,7 +85,7 @@ def _parquet(table: object) -> bytes:
     return sink.getvalue()
 
 
-def _table(data: bytes, columns: tuple[str, ...]):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _table(data: bytes, columns: tuple[str, ...]):  # type: ignore[no-untyped-def]
     import pyarrow as pa
     import pyarrow.parquet as pq
 

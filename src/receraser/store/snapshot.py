@@ -95,21 +95,43 @@ def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, replace: bool) 
 def read_snapshot(store: DirectoryStore) -> Snapshot:
     """Read a store back; every file is checked against its name."""
     manifest = store.manifest()
-    try:
-        return _snapshot(store, manifest)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StoreError(f"the manifest of {store.path} is incomplete: {type(error).__name__} {error}") from None
+    while True:
+        try:
+            return _snapshot(store, manifest)
+        except StoreError:
+            newer = store.manifest()
+            if newer == manifest:
+                raise
+            manifest = newer  # somebody published meanwhile, and destroyed what we were reading
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            reason = f"{type(error).__name__} {error}"
+            raise StoreError(
+                f"the store in {store.path} cannot be read: its manifest does not fit ({reason})"
+            ) from None
 
 
 def _snapshot(store: DirectoryStore, manifest: dict[str, object]) -> Snapshot:
+    sizes: dict[str, int] = dict(manifest["files"])  # type: ignore[call-overload]
+    unread = set(sizes)
+
+    def get(name: str | None) -> bytes:
+        data = store.get(str(name))
+        if sizes[str(name)] != len(data):
+            raise ValueError(f"the size of {name}")
+        unread.discard(str(name))
+        return data
+
     shards: list[dict[str, object]] = manifest["shards"]  # type: ignore[assignment]
     files: list[dict[str, str | None]] = [shard["files"] for shard in shards]  # type: ignore[misc]
     pseudonyms: dict[str, object] = manifest["pseudonyms"]  # type: ignore[assignment]
-    train, of_train = _union([decode_rows(store.get(_named(one["train"]))) for one in files])
+    train, of_train = _union([decode_rows(get(one["train"])) for one in files])
     valid, of_valid = None, None
     if all(one["valid"] is not None for one in files):
-        valid, of_valid = _union([decode_rows(store.get(_named(one["valid"]))) for one in files])
-    titles = manifest["titles"]
+        valid, of_valid = _union([decode_rows(get(one["valid"])) for one in files])
+    weights = [decode_tensors(get(one["weights"])) for one in files]
+    titles = {} if manifest["titles"] is None else decode_titles(get(str(manifest["titles"])))
+    if unread:
+        raise ValueError("files that nothing refers to")
     return Snapshot(
         config=EngineConfig(**manifest["config"]),  # type: ignore[arg-type]
         digest=str(manifest["digest"]),
@@ -119,18 +141,12 @@ def _snapshot(store: DirectoryStore, manifest: dict[str, object]) -> Snapshot:
         train=train,
         valid=valid,
         partition=Partition(len(shards), of_train, of_valid),
-        weights=[decode_tensors(store.get(_named(one["weights"]))) for one in files],
+        weights=weights,
         shards=[{key: shard[key] for key in ("id", "rows", "users", "items", "digest")} for shard in shards],
-        titles=decode_titles(store.get(str(titles))) if titles else {},
+        titles=titles,
         facts=[shard["facts"] for shard in shards],  # type: ignore[misc]
         environment=manifest["environment"],  # type: ignore[arg-type]
     )
-
-
-def _named(name: str | None) -> str:
-    if name is None:
-        raise KeyError("a file is not named")
-    return name
 
 
 def _union(tables: Sequence[Interactions]) -> tuple[Interactions, NDArray[np.int32]]:

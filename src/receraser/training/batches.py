@@ -21,14 +21,16 @@ def shuffled(key: int, n: int, device: torch.device) -> torch.Tensor:
 
 
 class Triples:
-    """Batches of (user, item, negative): every row once per epoch, with one item the user does not have in the shard.
+    """Batches of (user, item, negatives): every row once per epoch, with items the user does not have in the shard.
 
-    The negative is uniform over the shard's items that are not among the user's rows in this shard. It takes a
-    single draw, without rejection: the r-th missing item is found by binary search over the user's sorted items. A
-    user who has every item has no negative; their rows have weight 0.
+    A negative is uniform over the shard's items that are not among the user's rows in this shard. It takes a single
+    draw, without rejection: the r-th missing item is found by binary search over the user's sorted items. A user who
+    has every item has no negative; their rows have weight 0.
     """
 
-    def __init__(self, rows: Interactions, *, batch_size: int, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, rows: Interactions, *, batch_size: int, seed: int, device: torch.device, n_negatives: int = 1
+    ) -> None:
         self.n_rows = len(rows)
         self.batch_size = min(batch_size, max(self.n_rows, 1))
         self.n_batches = -(-self.n_rows // self.batch_size)
@@ -41,7 +43,8 @@ class Triples:
         self._missing_before = self._user * (self._n_items + 1) + (self._item - rank)  # ascending
         self._n_missing = self._n_items - self._indptr.diff()
         size = self.n_batches * self.batch_size
-        self.user, self.item, self.negative = (torch.zeros(size, dtype=torch.int64, device=device) for _ in range(3))
+        self.user, self.item = (torch.zeros(size, dtype=torch.int64, device=device) for _ in range(2))
+        self.negatives = torch.zeros((size, n_negatives), dtype=torch.int64, device=device)
         self.weight = torch.zeros(size, dtype=torch.float32, device=device)
         self._offset = torch.arange(self.batch_size, device=device)
 
@@ -50,19 +53,20 @@ class Triples:
         order = shuffled(derive(self._seed, "shuffle", epoch), self.n_rows, self._user.device)
         user = self._user[order]
         n_missing = self._n_missing[user]
-        high = (draw_torch(derive(self._seed, "negative", epoch), order) >> 32) & 0xFFFFFFFF
-        r = (high * n_missing) >> 32
-        below = torch.searchsorted(self._missing_before, user * (self._n_items + 1) + r, right=True)
-        negative = r + below - self._indptr[user]
         self.user[: self.n_rows] = user
         self.item[: self.n_rows] = self._item[order]
         self.weight[: self.n_rows] = (n_missing > 0).to(torch.float32)
-        self.negative[: self.n_rows] = torch.where(n_missing > 0, negative, 0)
+        for column in range(self.negatives.shape[1]):
+            high = (draw_torch(derive(self._seed, "negative", epoch, column), order) >> 32) & 0xFFFFFFFF
+            r = (high * n_missing) >> 32
+            below = torch.searchsorted(self._missing_before, user * (self._n_items + 1) + r, right=True)
+            negative = r + below - self._indptr[user]
+            self.negatives[: self.n_rows, column] = torch.where(n_missing > 0, negative, 0)
 
     def batch(self, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return (user, item, negative, weight) of a batch; its number is a tensor so that a graph can count it up."""
+        """Return (user, item, negatives, weight) of a batch; its number is a tensor so that a graph can count it up."""
         at = number * self.batch_size + self._offset
-        return self.user[at], self.item[at], self.negative[at], self.weight[at]
+        return self.user[at], self.item[at], self.negatives[at], self.weight[at]
 
 
 class UserBatches:

@@ -25,9 +25,13 @@ _CHECK_EVERY = 10  # epochs between looks for a diverged loss when nothing is va
 class Objective(Protocol):
     """What the loop trains."""
 
-    parameters: tuple[torch.Tensor, ...]
     n_batches: int
     fixed_shape: bool  # every batch has one shape and takes its number as a tensor: the step can be captured
+
+    @property
+    def parameters(self) -> tuple[torch.Tensor, ...]:
+        """What is learned, in place."""
+        ...
 
     def prepare(self, epoch: int) -> None:
         """Draw the epoch's batches."""
@@ -79,8 +83,9 @@ def train(
         log.epochs_run = epoch
         if progress is not None:
             progress("epochs", epoch, n_epochs)
-        due = epoch % validate_every == 0 or epoch == n_epochs
-        if (due if validate is not None else epoch % _CHECK_EVERY == 0) and not torch.isfinite(loss):
+        look_every = validate_every if validate is not None else _CHECK_EVERY
+        due = epoch % look_every == 0 or epoch == n_epochs
+        if due and not torch.isfinite(loss):
             raise TrainingError(f"the loss is no number after epoch {epoch}: try a smaller learning_rate")
         if validate is None or not due:
             continue

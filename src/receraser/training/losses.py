@@ -29,9 +29,7 @@ def l2(vectors: tuple[torch.Tensor, ...], weights: torch.Tensor) -> torch.Tensor
     return 0.5 * total / weights.shape[0]
 
 
-def non_sampling(
-    scores: torch.Tensor, users: torch.Tensor, items: torch.Tensor, missing_weight: float
-) -> torch.Tensor:
+def non_sampling(scores: torch.Tensor, users: torch.Tensor, items: torch.Tensor, missing_weight: float) -> torch.Tensor:
     """Squared loss over all pairs without sampling, up to a constant. Chen et al. 2020 (efficient non-sampling MF).
 
     Weight 1 on the rows, w = `missing_weight` on everything else:

@@ -18,9 +18,7 @@ from receraser.training.kernels import on_cpu
 __all__ = ["SymmetricMatrix", "gather", "times_dense"]
 
 
-def times_dense(
-    indptr: torch.Tensor, indices: torch.Tensor, values: torch.Tensor, dense: torch.Tensor
-) -> torch.Tensor:
+def times_dense(indptr: torch.Tensor, indices: torch.Tensor, values: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
     """Return (CSR matrix) @ dense; no gradient is recorded."""
     if dense.is_cuda:
         from receraser.training.kernels import cuda

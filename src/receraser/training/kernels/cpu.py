@@ -41,7 +41,7 @@ def _dot(a: Float32, b: Float32, lanes: Float32) -> np.float32:
         lanes[lane] += lanes[lane + 8]
     for lane in range(4):
         lanes[lane] += lanes[lane + 4]
-    return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3])
+    return np.float32((lanes[0] + lanes[2]) + (lanes[1] + lanes[3]))
 
 
 @_parallel

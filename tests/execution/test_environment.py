@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+import scipy
+import torch
+
+from receraser.execution import environment
+from receraser.execution.environment import pinned_variables, recorded
+
+
+def test_libraries_have_one_thread_and_our_kernels_as_many_as_they_are_given() -> None:
+    pins = pinned_variables(3)
+    assert {name: pins[name] for name in pins if name.endswith("_NUM_THREADS")} == {
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "NUMBA_NUM_THREADS": "3",
+    }
+    assert pins["PYTHONHASHSEED"] == "0"
+    assert pins["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+
+
+@pytest.mark.parametrize(
+    ("machine", "flags", "expected"),
+    [
+        ("x86_64", "flags : fpu avx avx2 avx512f fma\n", True),
+        ("x86_64", "flags : fpu avx fma\n", False),
+        ("x86_64", None, True),
+        ("aarch64", "flags : avx2 \n", False),
+    ],
+)
+def test_wide_vectors_are_pinned_where_there_are_any(
+    machine: str, flags: str | None, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_text(path: Path) -> str:
+        if flags is None:
+            raise FileNotFoundError
+        return flags
+
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(Path, "read_text", read_text)
+    pins = pinned_variables(1)
+    assert (pins.get("ATEN_CPU_CAPABILITY") == "avx2") == expected
+    assert (pins.get("MKL_CBWR") == "AVX2") == expected
+    assert (pins.get("OPENBLAS_CORETYPE") == "Haswell") == expected
+    assert (pins.get("NUMBA_CPU_NAME") == "haswell") == expected
+
+
+def test_what_is_recorded_is_what_bits_depend_on() -> None:
+    noted = recorded("cpu")
+    assert noted["device"] == "cpu"
+    assert noted["processor"] == platform.machine()
+    assert noted["python"] == platform.python_version()
+    for library in (numba, np, scipy, torch):
+        assert noted[f"version.{library.__name__}"] == library.__version__
+    pins = {name.removeprefix("pin."): value for name, value in noted.items() if name.startswith("pin.")}
+    assert "NUMBA_NUM_THREADS" not in pins, "the results do not depend on it"
+    assert pins == {name: value for name, value in pinned_variables(7).items() if name != "NUMBA_NUM_THREADS"}
+
+
+def test_a_library_that_is_not_there_is_noted_as_such() -> None:
+    assert environment._version("no-such-package") == "not installed"

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numba
+import pytest
+import torch
+
+import receraser
+from receraser.errors import DataError, TrainingError
+from receraser.execution.environment import pinned_variables
+from receraser.execution.local import LocalExecutor
+from receraser.execution.task import FitTask
+from tests.contracts.executor_contract import ExecutorContract, digests, tasks
+from tests.contracts.worlds import checkerboard
+
+LONG: dict[str, object] = {"dim": 4, "n_epochs": 10**7}
+
+
+@pytest.fixture(scope="module")
+def two_workers() -> Iterator[LocalExecutor]:
+    with LocalExecutor(2, threads=1) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def two_threads() -> Iterator[LocalExecutor]:
+    with LocalExecutor(1, threads=2) as executor:
+        yield executor
+
+
+def pids(executor: LocalExecutor) -> list[int]:
+    return [worker._process.pid for worker in executor._workers]
+
+
+def alive(pid: int) -> bool:
+    """A zombie that nobody has collected yet is as dead as one that somebody has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return condition()
+
+
+# ---------------------------------------------------------------------- the same bits everywhere
+
+
+def test_the_bits_depend_neither_on_workers_nor_on_threads_nor_on_who_asks(
+    two_workers: LocalExecutor, two_threads: LocalExecutor
+) -> None:
+    """Two workers, two threads, and a fresh process with the same pins that runs the tasks itself."""
+    expected = digests(two_workers.run(tasks()))
+    assert digests(two_threads.run(tasks())) == expected
+    script = (
+        "import torch; torch.set_num_threads(1); torch.use_deterministic_algorithms(True);"
+        "from receraser.execution.task import run_task; from tests.contracts.executor_contract import digests, tasks;"
+        "print(*digests([run_task(one) for one in tasks()]))"
+    )
+    root = Path(__file__).parents[2]
+    answer = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | pinned_variables(2) | {"PYTHONPATH": str(root), "PYTHONHASHSEED": "7"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert answer.stdout.split() == expected
+
+
+class TestTwoWorkers(ExecutorContract):
+    @pytest.fixture
+    def executor(self, two_workers: LocalExecutor) -> LocalExecutor:
+        return two_workers
+
+
+# ---------------------------------------------------------------------- the worker's environment
+
+
+def test_pins_are_in_place_before_anything_is_imported(two_threads: LocalExecutor) -> None:
+    two_threads.prepare("wmf", {"dim": 4, "n_sweeps": 1})
+    (pid,) = pids(two_threads)
+    raw = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    variables = dict(entry.decode().split("=", 1) for entry in raw if b"=" in entry)
+    assert pinned_variables(2).items() <= variables.items()
+    noted = two_threads.environment
+    assert noted["device"] == "cpu"
+    assert noted["version.torch"] == torch.__version__
+    assert noted["version.numba"] == numba.__version__
+
+
+def test_torch_has_one_thread_in_a_worker() -> None:
+    """Seen from inside: a worker's main loop with the requests replaced by a look around."""
+    script = (
+        "import receraser.execution.worker as worker, json, sys, torch\n"
+        "def look(requests, replies):\n"
+        "    print('a stray print')\n"
+        "    seen = [torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()]\n"
+        "    replies.write(json.dumps(seen).encode()); replies.flush()\n"
+        "worker.serve = look\n"
+        "worker.main()\n"
+    )
+    environment = os.environ | pinned_variables(1) | {"OMP_NUM_THREADS": "4"}
+    found = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True)
+    assert json.loads(found.stdout) == [1, True]
+    assert found.stderr.decode().strip() == "a stray print", "what is printed does not get into the answers"
+
+
+# ---------------------------------------------------------------------- the end
+
+
+def test_a_killed_worker_is_an_error_that_says_so() -> None:
+    with LocalExecutor(1, threads=1) as executor:
+        executor.prepare("bpr", LONG)
+        (pid,) = pids(executor)
+        with pytest.raises(TrainingError, match=r"a training worker was killed by signal 9 \(out of memory\?\)"):
+            executor.run(
+                [FitTask("bpr", LONG, 1, checkerboard().train)],
+                progress=lambda what, done, total: os.kill(pid, signal.SIGKILL),
+            )
+        assert pids(executor) == [], "the next run starts another one"
+
+
+PARENT = """
+import sys
+from receraser.data.interactions import Interactions
+from receraser.execution.local import LocalExecutor
+from receraser.execution.task import FitTask
+executor = LocalExecutor(2, threads=1)
+settings = {"dim": 4, "n_epochs": 10**7}
+executor.prepare("bpr", settings, 2)
+pids = [worker._process.pid for worker in executor._workers]
+rows = Interactions.from_pairs([("u", "a"), ("u", "b"), ("v", "a"), ("w", "c")])
+executor.run([FitTask("bpr", settings, 1, rows)], progress=lambda *_: print(*pids, flush=True))
+"""
+
+
+def test_workers_end_with_their_parent_however_that_ends() -> None:
+    """One of them is in the middle of a task, the other waits for one."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(Path(receraser.__file__).parents[1])},
+    )
+    try:
+        assert parent.stdout is not None
+        workers = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(workers) == 2
+        assert all(alive(pid) for pid in workers)
+        parent.kill()
+        parent.wait()
+        assert wait_until(lambda: not any(alive(pid) for pid in workers), 4), "a worker outlives its parent"
+    finally:
+        parent.kill()
+        parent.communicate()
+
+
+# ---------------------------------------------------------------------- workers that only play a part
+
+STUB = """#!{python}
+import os, sys, time
+sys.path.insert(0, {source!r})
+from receraser.execution.messages import read_message, write_message
+import numpy as np
+out = sys.stdout.buffer
+while (message := read_message(sys.stdin.buffer)) is not None:
+    kind, meta, arrays = message
+    part = meta["hyperparameters"].get("part")
+    if part == "die":
+        sys.exit("something went wrong in here")
+    if part == "break off":
+        out.write((100).to_bytes(8, "little") + b"[1, 2")
+        out.flush()
+        os._exit(4)
+    if part == "sleep":
+        time.sleep(60)
+    if part == "refuse":
+        write_message(out, "error", {{"type": "DataError", "text": "x.csv, line 3: no item"}}, {{}})
+    elif kind == "warm":
+        write_message(out, "warm", {{"seen": meta["model"]}}, {{}})
+    else:
+        write_message(out, "result", {{"facts": {{}}, "seconds": 0}}, {{"seed": np.array([meta["seed"]])}})
+"""
+
+
+@pytest.fixture
+def stubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalExecutor]:
+    """An executor whose workers start at once and do as they are told."""
+    script = tmp_path / "stub"
+    script.write_text(STUB.format(python=sys.executable, source=str(Path(receraser.__file__).parents[1])))
+    script.chmod(0o755)
+    with monkeypatch.context() as patch, LocalExecutor(2, threads=1) as executor:
+        patch.setattr(sys, "executable", str(script))
+        yield executor
+
+
+def part(name: str, seed: int = 1) -> FitTask:
+    return FitTask("stub", {"part": name}, seed, checkerboard().train)
+
+
+def test_no_more_workers_than_tasks_and_they_are_kept(stubs: LocalExecutor) -> None:
+    stubs.prepare("a", {}, 1)
+    assert stubs.environment == {"seen": "a"}
+    (first,) = pids(stubs)
+    stubs.prepare("b", {}, 1)
+    assert pids(stubs) == [first]
+    stubs.prepare("b", {}, 7)
+    both = pids(stubs)
+    assert len(both) == 2
+    assert first not in both, "the cores are shared out anew"
+    assert not alive(first)
+    stubs.prepare("c", {}, 1)
+    found = stubs.run(part("work", seed) for seed in range(20))
+    assert [result.state["seed"].tolist() for result in found] == [[seed] for seed in range(20)]
+    assert pids(stubs) == both
+
+
+def test_closing_ends_the_workers(stubs: LocalExecutor) -> None:
+    stubs.prepare("a", {}, 2)
+    both = pids(stubs)
+    assert all(alive(pid) for pid in both)
+    stubs.close()
+    assert not any(alive(pid) for pid in both)
+    stubs.close()
+    assert pids(stubs) == []
+
+
+def test_a_worker_that_ends_is_quoted(stubs: LocalExecutor) -> None:
+    with pytest.raises(TrainingError, match=r"(?s)ended with status 1; its last words:\nsomething went wrong in here"):
+        stubs.run([part("die")])
+
+
+def test_a_worker_that_ends_in_the_middle_of_an_answer(stubs: LocalExecutor) -> None:
+    stubs.prepare("a", {})
+    with pytest.raises(TrainingError, match=r"a training worker ended with status 4$"):
+        stubs.run([part("break off")])
+
+
+def test_a_worker_killed_while_it_waited(stubs: LocalExecutor) -> None:
+    stubs.prepare("a", {}, 2)
+    pid = pids(stubs)[0]
+    os.kill(pid, signal.SIGKILL)
+    assert wait_until(lambda: not alive(pid), 3)
+    with pytest.raises(TrainingError, match="killed by signal 9"):
+        stubs.run([part("work"), part("work")])
+    assert len(stubs.run([part("work"), part("work")])) == 2
+
+
+def test_an_error_over_there_is_raised_here(stubs: LocalExecutor) -> None:
+    stubs.prepare("a", {})
+    with pytest.raises(DataError, match=r"^x\.csv, line 3: no item$"):
+        stubs.run([part("refuse")])
+
+
+def test_after_a_failed_start_no_answer_is_taken_for_another(stubs: LocalExecutor) -> None:
+    """Both workers refuse; the refusal of the second, which nobody has read, must not answer the next request."""
+    with pytest.raises(DataError):
+        stubs.prepare("a", {"part": "refuse"}, 2)
+    stubs.prepare("a", {}, 2)
+    assert len(stubs.run(part("work", seed) for seed in range(4))) == 4
+
+
+def test_after_a_failure_no_further_task_is_started(stubs: LocalExecutor) -> None:
+    stubs.prepare("a", {}, 1)
+    started = time.monotonic()
+    with pytest.raises(DataError):
+        stubs.run([part("work"), part("refuse"), part("sleep")])
+    assert time.monotonic() - started < 10

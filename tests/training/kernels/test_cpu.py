@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from receraser.training import kernels
+from receraser.training.kernels import cpu, plain
+from tests.contracts.worlds import random_rows
+
+
+@dataclass(frozen=True)
+class Equations:
+    """Normal equations of every row of a random table; some rows are empty."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int64]
+    others: NDArray[np.float32]
+    gram: NDArray[np.float32]
+    penalty: NDArray[np.float32]
+    start: NDArray[np.float32]
+
+
+def equations(dim: int, n_rows: int = 40) -> Equations:
+    rng = np.random.default_rng(dim)
+    rows = random_rows(n_rows, 30, 0.2, seed=dim)
+    indptr = np.concatenate([rows.indptr, rows.indptr[-1:]])  # the last row has no entry
+    others = rng.normal(size=(len(rows.items), dim)).astype(np.float32)
+    penalty = rng.uniform(0.1, 1.0, len(indptr) - 1).astype(np.float32)
+    start = rng.normal(size=(len(indptr) - 1, dim)).astype(np.float32)
+    gram = np.float32(0.2) * (others.T @ others)
+    return Equations(indptr, rows.item_index.astype(np.int64), others, gram, penalty, start)
+
+
+@pytest.fixture
+def several_threads() -> Iterator[int]:
+    before = numba.get_num_threads()
+    try:
+        numba.set_num_threads(2)
+    except ValueError:
+        pytest.skip("numba may use a single thread here")
+    yield 2
+    numba.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dim", [1, 5, 16, 33])
+def test_sparse_times_dense_against_the_plain_version(dim: int) -> None:
+    e = equations(dim)
+    values = np.random.default_rng(1).normal(size=len(e.indices)).astype(np.float32)
+    fast, slow = (np.full((len(e.indptr) - 1, dim), np.nan, dtype=np.float32) for _ in range(2))
+    cpu.csr_times_dense(e.indptr, e.indices, values, e.others, fast)
+    plain.csr_times_dense(e.indptr, e.indices, values, e.others, slow)
+    np.testing.assert_allclose(fast, slow, atol=1e-5)
+    assert not fast[-1].any()
+
+
+@pytest.mark.parametrize("dim", [16, 32, 48])
+@pytest.mark.parametrize("n_steps", [0, 1, 3, 60])
+def test_conjugate_gradients_against_the_plain_version(dim: int, n_steps: int) -> None:
+    e = equations(dim)
+    fast, slow = e.start.copy(), e.start.copy()
+    cpu.solve_cg(e.indptr, e.indices, e.others, e.gram, e.penalty, n_steps, fast)
+    plain.solve_cg(e.indptr, e.indices, e.others, e.gram, e.penalty, n_steps, slow)
+    np.testing.assert_allclose(fast, slow, atol=2e-3 * np.abs(slow).max())
+    assert np.array_equal(fast, e.start) == (n_steps == 0)
+
+
+def test_conjugate_gradients_arrive_at_the_exact_solution() -> None:
+    e = equations(16)
+    found, exact = e.start.copy(), np.zeros(e.start.shape)
+    cpu.solve_cg(e.indptr, e.indices, e.others, e.gram, e.penalty, 60, found)
+    wide = (e.others.astype(np.float64), e.gram.astype(np.float64), e.penalty.astype(np.float64))
+    plain.solve_cholesky(e.indptr, e.indices, *wide, exact)
+    np.testing.assert_allclose(found, exact, atol=1e-4)
+
+
+@pytest.mark.parametrize("dim", [1, 5, 16, 33])
+def test_cholesky_against_the_plain_version(dim: int) -> None:
+    e = equations(dim)
+    wide = (e.others.astype(np.float64), e.gram.astype(np.float64), e.penalty.astype(np.float64))
+    fast, slow = (np.full(e.start.shape, np.nan) for _ in range(2))
+    cpu.solve_cholesky(e.indptr, e.indices, *wide, fast)
+    plain.solve_cholesky(e.indptr, e.indices, *wide, slow)
+    np.testing.assert_allclose(fast, slow, rtol=1e-9, atol=1e-12)
+    assert not fast[-1].any()
+
+
+def test_the_bits_do_not_depend_on_the_number_of_threads(several_threads: int) -> None:
+    e = equations(32, n_rows=400)
+    values = np.random.default_rng(1).normal(size=len(e.indices)).astype(np.float32)
+    wide = (e.others.astype(np.float64), e.gram.astype(np.float64), e.penalty.astype(np.float64))
+    results = []
+    for threads in (1, several_threads):
+        numba.set_num_threads(threads)
+        product, steps, exact = np.empty_like(e.start), e.start.copy(), np.zeros(e.start.shape)
+        cpu.csr_times_dense(e.indptr, e.indices, values, e.others, product)
+        cpu.solve_cg(e.indptr, e.indices, e.others, e.gram, e.penalty, 3, steps)
+        cpu.solve_cholesky(e.indptr, e.indices, *wide, exact)
+        results.append((product, steps, exact))
+    for one, other in zip(*results, strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_a_row_does_not_depend_on_its_neighbours() -> None:
+    e = equations(16)
+    together = e.start.copy()
+    cpu.solve_cg(e.indptr, e.indices, e.others, e.gram, e.penalty, 3, together)
+    for row in (0, 7, len(e.start) - 1):
+        first, last = e.indptr[row], e.indptr[row + 1]
+        alone = e.start[row : row + 1].copy()
+        cpu.solve_cg(
+            np.array([0, last - first]), e.indices[first:last], e.others, e.gram, e.penalty[row : row + 1], 3, alone
+        )
+        assert np.array_equal(alone[0], together[row])
+
+
+def test_no_rows_at_all() -> None:
+    nothing = np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64)
+    others = np.ones((3, 16), dtype=np.float32)
+    out = np.empty((0, 16), dtype=np.float32)
+    for kernel in (cpu, plain):
+        kernel.csr_times_dense(*nothing, np.empty(0, dtype=np.float32), others, out)
+        kernel.solve_cg(*nothing, others, others.T @ others, np.empty(0, dtype=np.float32), 3, out)
+
+
+def test_the_plain_kernels_stand_in_where_numba_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kernels.on_cpu() is cpu
+    monkeypatch.delattr(kernels, "cpu")
+    monkeypatch.setitem(sys.modules, "receraser.training.kernels.cpu", None)
+    assert kernels.on_cpu() is plain

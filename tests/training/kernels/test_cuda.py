@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from receraser.models.bpr import BPR
+from receraser.models.factors import FactorModel
+from receraser.models.lightgcn import LightGCN
+from receraser.models.wmf import WMF
+from receraser.training.kernels import cuda, plain
+from receraser.training.sparse import gather
+from tests.contracts.worlds import bits, checkerboard
+from tests.training.kernels.test_cpu import equations
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+
+
+def there(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array)).to("cuda")
+
+
+@pytest.mark.parametrize("dim", [1, 5, 16, 33, 64])
+def test_sparse_times_dense_against_the_plain_version(dim: int) -> None:
+    e = equations(dim, n_rows=300)
+    values = np.random.default_rng(1).normal(size=len(e.indices)).astype(np.float32)
+    slow = np.empty((len(e.indptr) - 1, dim), dtype=np.float32)
+    plain.csr_times_dense(e.indptr, e.indices, values, e.others, slow)
+    arguments = [there(one) for one in (e.indptr, e.indices, values, e.others)]
+    fast = cuda.csr_times_dense(*arguments)
+    np.testing.assert_allclose(fast.cpu(), slow, atol=1e-5)
+    assert not fast[-1].any()
+    assert all(torch.equal(cuda.csr_times_dense(*arguments), fast) for _ in range(3))
+
+
+@pytest.mark.parametrize("dim", [1, 5, 16, 33, 64])
+def test_batched_solves_against_the_plain_version(dim: int) -> None:
+    e = equations(dim, n_rows=300)
+    exact = np.zeros(e.start.shape)
+    wide = (e.others.astype(np.float64), e.gram.astype(np.float64), e.penalty.astype(np.float64))
+    plain.solve_cholesky(e.indptr, e.indices, *wide, exact)
+    arguments = [there(one) for one in (e.indptr, e.indices, e.others, e.gram, e.penalty)]
+    found = cuda.solve_batched(*arguments)
+    np.testing.assert_allclose(found.cpu(), exact, atol=1e-3 * max(1.0, float(np.abs(exact).max())))
+    assert not found[-1].any()
+    assert all(torch.equal(cuda.solve_batched(*arguments), found) for _ in range(3))
+
+
+def test_gradients_of_looked_up_rows() -> None:
+    rng = np.random.default_rng(1)
+    index = rng.integers(50, size=3000)
+    weights = rng.normal(size=(3000, 7)).astype(np.float32)
+    expected = np.zeros((50, 7))
+    np.add.at(expected, index, weights.astype(np.float64))
+    results = []
+    for _ in range(3):
+        table = torch.zeros((50, 7), device="cuda", requires_grad=True)
+        (gradient,) = torch.autograd.grad((gather(table, there(index)) * there(weights)).sum(), table)
+        results.append(gradient)
+    np.testing.assert_allclose(results[0].cpu(), expected, atol=1e-3)
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda device: BPR(dim=5, n_epochs=6, batch_size=50, validate_every=2, device=device),
+        lambda device: LightGCN(dim=5, n_epochs=6, batch_size=50, validate_every=2, device=device),
+        lambda device: WMF(dim=5, cg_steps=60, device=device),
+        lambda device: WMF(solver="adagrad", dim=5, n_epochs=6, batch_size=10, device=device),
+    ],
+    ids=["bpr", "lightgcn", "wmf-als", "wmf-adagrad"],
+)
+def test_a_fit_repeats_its_bits_and_agrees_with_the_cpu(make: object) -> None:
+    assert callable(make)
+    world = checkerboard()
+    models: list[FactorModel] = [
+        make(device).fit(world.train, valid=world.held_out, seed=3) for device in ("cuda", "cuda", "cuda", "cpu")
+    ]
+    assert bits(models[0]) == bits(models[1]) == bits(models[2])
+    np.testing.assert_allclose(models[0].user_vectors_, models[3].user_vectors_, atol=5e-3)
+    np.testing.assert_allclose(models[0].item_vectors_, models[3].item_vectors_, atol=5e-3)

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from receraser import seeds
+from receraser.data.interactions import Interactions
+from receraser.training.batches import Triples, UserBatches, shuffled
+from tests.contracts.worlds import edges, random_rows
+
+CPU = torch.device("cpu")
+ROWS = random_rows(25, 18, 0.3, seed=1)
+
+
+Triple = tuple[int, int, tuple[int, ...], float]
+
+
+def triples(rows: Interactions, batch_size: int, epoch: int, *, seed: int = 3, n_negatives: int = 1) -> list[Triple]:
+    """All triples of an epoch, as they come out of the batches: user, item, negatives and weight."""
+    batches = Triples(rows, batch_size=batch_size, seed=seed, device=CPU, n_negatives=n_negatives)
+    batches.prepare(epoch)
+    found: list[Triple] = []
+    for number in range(batches.n_batches):
+        user, item, negatives, weight = batches.batch(torch.tensor(number))
+        assert {len(column) for column in (user, item, negatives, weight)} == {batches.batch_size}
+        drawn = [tuple(one) for one in negatives.tolist()]
+        found += zip(user.tolist(), item.tolist(), drawn, weight.tolist(), strict=True)
+    return found
+
+
+def pairs(rows: Interactions) -> list[tuple[int, int]]:
+    return list(zip(rows.user_index.tolist(), rows.item_index.tolist(), strict=True))
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 300))
+def test_torch_shuffles_as_numpy_does(key: int, n: int) -> None:
+    assert shuffled(key, n, CPU).tolist() == seeds.permutation(key, n).tolist()
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 32, 10_000])
+def test_every_row_once_an_epoch(batch_size: int) -> None:
+    for epoch in (1, 2):
+        found = triples(ROWS, batch_size, epoch)
+        assert sorted((user, item) for user, item, _, weight in found if weight > 0) == pairs(ROWS)
+        filled = [weight for *_, weight in found[len(ROWS) :]]
+        assert len(filled) < min(batch_size, len(ROWS))
+        assert not any(filled)
+
+
+def test_a_batch_is_no_larger_than_the_table() -> None:
+    batches = Triples(ROWS, batch_size=10_000, seed=1, device=CPU)
+    assert (batches.n_batches, batches.batch_size) == (1, len(ROWS))
+
+
+def test_epochs_and_seeds_differ_in_order_and_negatives() -> None:
+    orders, negatives = set(), set()
+    for seed in (1, 2):
+        for epoch in (1, 2, 3):
+            found = triples(ROWS, 16, epoch, seed=seed)[: len(ROWS)]
+            orders.add(tuple((user, item) for user, item, *_ in found))
+            negatives.add(tuple(sorted(found)))
+    assert len(orders) == len(negatives) == 6
+
+
+def test_an_epoch_is_the_same_whenever_it_is_prepared() -> None:
+    batches = Triples(ROWS, batch_size=16, seed=3, device=CPU)
+    for epoch in (5, 1, 2):
+        batches.prepare(epoch)
+    user, item, negatives, _ = (column.tolist() for column in batches.batch(torch.tensor(0)))
+    expected = triples(ROWS, 16, 2)[:16]
+    assert list(zip(user, item, map(tuple, negatives), strict=True)) == [one[:3] for one in expected]
+
+
+def test_the_batch_size_changes_neither_order_nor_negatives() -> None:
+    assert triples(ROWS, 7, 1)[: len(ROWS)] == triples(ROWS, 50, 1)[: len(ROWS)]
+
+
+def test_negatives_are_never_among_the_users_rows() -> None:
+    own = set(pairs(ROWS))
+    drawn = {
+        (user, negative)
+        for epoch in range(1, 30)
+        for user, _, negatives, weight in triples(ROWS, 64, epoch, n_negatives=2)
+        for negative in negatives
+        if weight
+    }
+    missing = {(user, item) for user in range(len(ROWS.users)) for item in range(len(ROWS.items))} - own
+    assert drawn <= missing
+    assert len(drawn) > 0.98 * len(missing), "nearly every missing pair has had its turn"
+
+
+@pytest.mark.parametrize("column", [0, 2])
+def test_negatives_are_uniform_over_what_the_user_does_not_have(column: int) -> None:
+    """Chi-square for a user with holes at either end and in the middle; the seed is fixed, so this cannot flicker."""
+    has = [1, 2, 3, 7, 8, 12, 15, 18]
+    rows = Interactions.from_pairs([*(("u", f"{i:02}") for i in has), *(("v", f"{i:02}") for i in range(20))])
+    counts: Counter[int] = Counter()
+    for epoch in range(1, 501):
+        found = triples(rows, 28, epoch, n_negatives=3)
+        counts.update(negatives[column] for user, _, negatives, _ in found if user == 0)
+    assert set(counts) == set(range(20)) - set(has)
+    assert sum(counts.values()) == 500 * len(has)
+    assert chisquare(list(counts.values())).pvalue > 0.01
+
+
+def test_several_negatives_are_drawn_independently() -> None:
+    found = triples(ROWS, 64, 1, n_negatives=3)[: len(ROWS)]
+    columns = list(zip(*(negatives for _, _, negatives, weight in found if weight), strict=True))
+    for one in range(3):
+        for other in range(one):
+            equal = np.mean(np.array(columns[one]) == np.array(columns[other]))
+            assert equal < 0.2, "they meet about once in every dozen missing items"
+    assert [negatives[:1] for _, _, negatives, _ in found] == [one[2] for one in triples(ROWS, 64, 1)[: len(ROWS)]]
+
+
+def test_rows_of_a_user_with_everything_have_no_weight() -> None:
+    rows = edges()["a user has everything"]
+    found = triples(rows, 3, 1)
+    weights = {(user, item): weight for user, item, _, weight in found[: len(rows)]}
+    assert weights == {(0, 0): 0.0, (0, 1): 0.0, (0, 2): 0.0, (1, 1): 1.0}
+    assert all(0 <= negatives[0] < 3 for _, _, negatives, _ in found), "an index all the same: it is looked up"
+
+
+@pytest.mark.parametrize("name", edges())
+def test_tables_at_the_edge(name: str) -> None:
+    rows = edges()[name]
+    batches = Triples(rows, batch_size=2, seed=1, device=CPU)
+    assert batches.n_batches == -(-len(rows) // 2)
+    assert sorted((user, item) for user, item, *_ in triples(rows, 2, 1)[: len(rows)]) == pairs(rows)
+    of_users = UserBatches(rows, batch_size=2, seed=1, device=CPU)
+    of_users.prepare(1)
+    assert of_users.n_batches == -(-len(rows.users) // 2)
+
+
+# ---------------------------------------------------------------------- batches of users
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 1000])
+def test_batches_of_users_hold_every_row_once(batch_size: int) -> None:
+    batches = UserBatches(ROWS, batch_size=batch_size, seed=3, device=CPU)
+    orders = []
+    for epoch in (1, 2):
+        batches.prepare(epoch)
+        found, order = [], []
+        for number in range(batches.n_batches):
+            user, place, item = batches.batch(number)
+            assert len(user) <= batch_size
+            assert (place.diff() >= 0).all()
+            found += list(zip(user[place].tolist(), item.tolist(), strict=True))
+            order += user.tolist()
+        assert sorted(found) == pairs(ROWS)
+        assert sorted(order) == list(range(len(ROWS.users)))
+        assert order == seeds.permutation(seeds.derive(3, "shuffle", epoch), len(ROWS.users)).tolist()
+        orders.append(order)
+    assert orders[0] != orders[1]
+
+
+def test_a_users_rows_come_in_their_order() -> None:
+    batches = UserBatches(ROWS, batch_size=5, seed=3, device=CPU)
+    batches.prepare(1)
+    user, place, item = batches.batch(2)
+    for position, one in enumerate(user.tolist()):
+        own = ROWS.item_index[ROWS.indptr[one] : ROWS.indptr[one + 1]]
+        assert np.array_equal(item[place == position], own)
