@@ -4,8 +4,8 @@
     python -m benchmarks.base_models --report
 
 The presets were chosen on the validation rows (`benchmarks.search`); here the validation rows choose the epoch, and the
-test rows are opened once, at the end. Runs where only numpy, scipy and torch are installed, and writes one JSON file per
-model to `benchmarks/results/`; `--report` makes the table of them.
+test rows are opened once, at the end. Runs where only numpy, scipy and torch are installed; writes one JSON file per model
+to `benchmarks/results/`; `--report` makes the table of them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def measure(data: Path, name: str, seeds: int, device: str) -> dict[str, object]
         "preset": f"{name}-ml-1m",
         "hyperparameters": make_model(name, dict(preset.hyperparameters)).hyperparameters() | {"device": device},
         "data": "ml-1m: the split of the paper's authors; 720,152 train, 80,016 valid, 200,041 test rows",
-        "command": f"python -m benchmarks.base_models --data DIR/ml-1m --models {name} --seeds {seeds} --device {device}",
+        "command": f"python -m benchmarks.base_models --data DIR/ml-1m --models {name} --device {device}",
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "hardware": torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU, two cores",
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
@@ -88,7 +88,7 @@ def report(folder: Path) -> str:
         "The paper's figures come from code that stopped on the test rows. Written by",
         "`python -m benchmarks.base_models --report` from the JSON files beside this page, which hold every run.",
         "",
-        "| model | R@20 | N@20 | paper R@20 | paper N@20 | of the paper | R@10 | N@10 | R@50 | N@50 | fit, s | on | date |",
+        "| model | R@20 | N@20 | paper R@20 | paper N@20 | share | R@10 | N@10 | R@50 | N@50 | fit, s | on | date |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     commands = []

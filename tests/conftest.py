@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+from receraser.execution.local import LocalExecutor
 
 # As in the workers. Tests are small: threads that wait for each other on a busy machine make them many times slower.
 os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -12,3 +15,10 @@ pytest.register_assert_rewrite("tests.contracts")
 
 settings.register_profile("reproducible", deadline=None, derandomize=True)
 settings.load_profile("reproducible")
+
+
+@pytest.fixture(scope="session")
+def worker() -> Iterator[LocalExecutor]:
+    """One worker process for everybody: starting one takes seconds, and what it computes depends on the task alone."""
+    with LocalExecutor(n_workers=1, threads=1) as executor:
+        yield executor

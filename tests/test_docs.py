@@ -1,4 +1,4 @@
-"""The documentation is tested: Python code runs (unless marked illustrative), the README's commands work, links lead somewhere."""
+"""The documentation is tested: Python code runs (unless marked illustrative), commands work, links lead somewhere."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 from receraser import seeds
-from receraser.data.interactions import Interactions
-from receraser.evaluation import RankingTask
+from receraser.data.interactions import Histories, Interactions
+from receraser.evaluation import RankingTask, evaluate
 from receraser.fingerprint import of_tensors
 from receraser.models.registry import make_model
 from receraser.ranking import top_k
@@ -118,6 +118,21 @@ def check_ranking() -> str:
     return "equal"
 
 
+def check_evaluation() -> str:
+    """A model fitted on the device is evaluated there, with the metrics it has on the CPU."""
+    rows = world()
+    held = seeds.uniform(seeds.derive(2, "held out"), np.arange(len(rows))) < 0.2
+    train, test = rows.take(~held), rows.take(held)
+    model = make_model("wmf", {"dim": 32, "device": "cuda"}).fit(train, seed=1)
+    there = evaluate(model, train, test)
+    assert model.scores(Histories.of(train.users.ids[:1], train, model.items_)).is_cuda
+    copy = make_model("wmf", {"dim": 32}).load_state(model.users_, model.items_, model.state())
+    here = evaluate(copy, train, test)
+    worst = max(abs(there.metrics[name] - here.metrics[name]) for name in here.metrics)
+    assert worst < 1e-3, worst  # two scores that differ in the last bit may change places
+    return f"metrics differ by at most {worst:.1e}"
+
+
 def check_model(name: str, **settings: object) -> str:
     """Two fits give the same bits; the quality on held-out rows is close to the CPU's."""
     rows = world()
@@ -142,6 +157,7 @@ CHECKS: dict[str, Callable[[], str]] = {
     "gather": check_gather,
     "least squares": check_least_squares,
     "ranking": check_ranking,
+    "evaluation": check_evaluation,
     "wmf": lambda: check_model("wmf"),
     "wmf, adagrad": lambda: check_model("wmf", solver="adagrad", n_epochs=30),
     "bpr": lambda: check_model("bpr", n_epochs=40, batch_size=256),

@@ -36,7 +36,7 @@ from receraser.models.factors import FactorModel
 from receraser.models.registry import make_model
 from receraser.models.wmf import WMF
 from receraser.partition.partition import Partition, Shard
-from receraser.protocols import Model, Progress, Scorer
+from receraser.protocols import Executor, Model, Progress, Scorer
 from receraser.ranking import top_k
 from receraser.seeds import derive
 from receraser.store.directory import DirectoryStore
@@ -109,7 +109,7 @@ class Engine:
         method: str = "retrain",
         seed: int = 0,
         key: bytes = PUBLIC_KEY,
-        executor: LocalExecutor | None = None,
+        executor: Executor | None = None,
     ) -> None:
         chosen = model if model is not None else WMF()
         settings = chosen.hyperparameters()
@@ -122,9 +122,7 @@ class Engine:
         self._fitted: _State | None = None
 
     @classmethod
-    def from_config(
-        cls, config: EngineConfig, *, key: bytes = PUBLIC_KEY, executor: LocalExecutor | None = None
-    ) -> Self:
+    def from_config(cls, config: EngineConfig, *, key: bytes = PUBLIC_KEY, executor: Executor | None = None) -> Self:
         """Make an engine from a configuration."""
         config = resolve(config)
         model = make_model(config.model, {**config.hyperparameters, "device": config.device})
@@ -217,7 +215,7 @@ class Engine:
         names = [id_text(user) for user in users]
         histories = self._histories(names, items)
         scores = state.scorer.scores(histories)  # (n, n_items)
-        seen = self._seen_cells(histories) if exclude_seen else None
+        seen = self._seen_cells(histories, scores.device) if exclude_seen else None
         best = top_k(scores, min(k, max(scores.shape[1], 1)), exclude=seen)
         answer: dict[str, list[Recommendation]] = {}
         for row, name in enumerate([*names, ""] if items is not None else names):
@@ -240,7 +238,7 @@ class Engine:
         stranger = vocabulary.indices(id_text(item) for item in items)
         return Histories.from_lists([*known.users, ""], [*lists, stranger])
 
-    def _seen_cells(self, histories: Histories) -> tuple[torch.Tensor, torch.Tensor]:
+    def _seen_cells(self, histories: Histories, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the cells not to be recommended: rows trained on, and rows held for validation."""
         state = self._state()
         tables = [histories]
@@ -248,7 +246,7 @@ class Engine:
             tables.append(Histories.of(histories.users, state.valid, state.scorer.items_))
         rows = [np.repeat(np.arange(len(one)), np.diff(one.indptr)) for one in tables]
         cells = np.concatenate(rows), np.concatenate([one.item_index for one in tables])
-        return torch.from_numpy(cells[0]), torch.from_numpy(cells[1])
+        return torch.from_numpy(cells[0]).to(device), torch.from_numpy(cells[1]).to(device)
 
     def evaluate(
         self, test: Interactions, *, at: Sequence[int] = (10, 20, 50), progress: Progress | None = None
@@ -332,7 +330,7 @@ class Engine:
             )
 
     @classmethod
-    def load(cls, folder: str | Path, *, key: bytes = PUBLIC_KEY, executor: LocalExecutor | None = None) -> Self:
+    def load(cls, folder: str | Path, *, key: bytes = PUBLIC_KEY, executor: Executor | None = None) -> Self:
         """Open a store; every file is checked, and the digest computed anew."""
         snapshot = read_snapshot(DirectoryStore(Path(folder)))
         if snapshot.key_check != key_check(key):

@@ -81,7 +81,7 @@ def of_tensors(tensors: Tensors) -> str:
     """Return the digest of named tensors: name, dtype, shape and little-endian bytes of each, by name."""
     hasher = _Hasher("tensors")
     for name in sorted(tensors):
-        array = np.ascontiguousarray(tensors[name])
+        array = np.asarray(tensors[name])
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         hasher.add(name.encode())
         hasher.add(f"{little.dtype.kind}{little.dtype.itemsize}{list(little.shape)}".encode())

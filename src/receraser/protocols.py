@@ -55,7 +55,7 @@ class Model(Scorer, Protocol):
         seed: int = 0,
         progress: Progress | None = None,
     ) -> Self:
-        """Learn from these rows alone. An earlier fit leaves no trace. `valid` chooses the epoch; it is never trained on."""
+        """Learn from these rows alone, from nothing; `valid` chooses the epoch and is never trained on."""
         ...
 
     def hyperparameters(self) -> dict[str, object]:
@@ -111,6 +111,19 @@ class Aggregator(Protocol):
 class Executor(Protocol):
     """Runs pure tasks somewhere: here, in worker processes, on a cluster. The engine does not know which."""
 
+    @property
+    def environment(self) -> Mapping[str, object]:
+        """What bits depend on over there; known once prepared."""
+        ...
+
+    def prepare(self, model: str, hyperparameters: Mapping[str, object], n_tasks: int = 1) -> None:
+        """Get ready to run tasks of this kind: start, import, compile; no part of anybody's training time."""
+        ...
+
     def run(self, tasks: Iterable[FitTask], *, progress: Progress | None = None) -> list[FitResult]:
         """Return the results in the order of the tasks."""
+        ...
+
+    def close(self) -> None:
+        """Let go of whatever was started."""
         ...

@@ -21,18 +21,13 @@ from receraser.execution.task import FitTask
 from tests.contracts.executor_contract import ExecutorContract, digests, tasks
 from tests.contracts.worlds import checkerboard
 
+SOURCE = str(Path(receraser.__file__).parents[1])
 LONG: dict[str, object] = {"dim": 4, "n_epochs": 10**7}
 
 
 @pytest.fixture(scope="module")
 def two_workers() -> Iterator[LocalExecutor]:
     with LocalExecutor(2, threads=1) as executor:
-        yield executor
-
-
-@pytest.fixture(scope="module")
-def two_threads() -> Iterator[LocalExecutor]:
-    with LocalExecutor(1, threads=2) as executor:
         yield executor
 
 
@@ -48,6 +43,12 @@ def alive(pid: int) -> bool:
         return False
 
 
+def cpu_seconds(pid: int) -> float:
+    """What a process has computed so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) / os.sysconf("SC_CLK_TCK")
+
+
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -59,27 +60,49 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 
 # ---------------------------------------------------------------------- the same bits everywhere
 
+ALONE = """
+import json, torch
+import receraser.execution.worker as worker
+from receraser.execution.task import run_task
+from tests.contracts.executor_contract import digests, tasks
 
-def test_the_bits_depend_neither_on_workers_nor_on_threads_nor_on_who_asks(
-    two_workers: LocalExecutor, two_threads: LocalExecutor
-) -> None:
-    """Two workers, two threads, and a fresh process with the same pins that runs the tasks itself."""
+def look_around(requests, replies):
+    print("a stray print")
+    pins = [torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()]
+    replies.write(json.dumps([pins, digests([run_task(task) for task in tasks()])]).encode())
+    replies.flush()
+
+worker.serve = look_around
+worker.main()
+"""
+
+
+def test_the_bits_depend_neither_on_workers_nor_on_threads_nor_on_who_asks(two_workers: LocalExecutor) -> None:
+    """Two workers of one thread each, or all tasks in one process with two threads for our kernels.
+
+    That process is a worker seen from inside. It finds a single thread for torch whatever its environment says.
+    """
     expected = digests(two_workers.run(tasks()))
-    assert digests(two_threads.run(tasks())) == expected
-    script = (
-        "import torch; torch.set_num_threads(1); torch.use_deterministic_algorithms(True);"
-        "from receraser.execution.task import run_task; from tests.contracts.executor_contract import digests, tasks;"
-        "print(*digests([run_task(one) for one in tasks()]))"
+    threads = {"OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "4"}
+    paths = os.pathsep.join([SOURCE, str(Path(__file__).parents[2])])
+    changes = {"PYTHONPATH": paths, "PYTHONHASHSEED": "7"} | threads
+    alone = subprocess.run(
+        [sys.executable, "-c", ALONE], env=os.environ | pinned_variables(2) | changes, capture_output=True, check=True
     )
-    root = Path(__file__).parents[2]
-    answer = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | pinned_variables(2) | {"PYTHONPATH": str(root), "PYTHONHASHSEED": "7"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert answer.stdout.split() == expected
+    assert json.loads(alone.stdout) == [[1, True], expected]
+    assert alone.stderr.decode().strip() == "a stray print", "what is printed does not get into the answers"
+
+
+def test_pins_are_in_place_before_anything_is_imported(two_workers: LocalExecutor) -> None:
+    two_workers.prepare("wmf", {"dim": 4, "n_sweeps": 1})
+    for pid in pids(two_workers):
+        raw = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        variables = dict(entry.decode().split("=", 1) for entry in raw if b"=" in entry)
+        assert pinned_variables(1).items() <= variables.items()
+    noted = two_workers.environment
+    assert noted["device"] == "cpu"
+    assert noted["version.torch"] == torch.__version__
+    assert noted["version.numba"] == numba.__version__
 
 
 class TestTwoWorkers(ExecutorContract):
@@ -88,85 +111,54 @@ class TestTwoWorkers(ExecutorContract):
         return two_workers
 
 
-# ---------------------------------------------------------------------- the worker's environment
-
-
-def test_pins_are_in_place_before_anything_is_imported(two_threads: LocalExecutor) -> None:
-    two_threads.prepare("wmf", {"dim": 4, "n_sweeps": 1})
-    (pid,) = pids(two_threads)
-    raw = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    variables = dict(entry.decode().split("=", 1) for entry in raw if b"=" in entry)
-    assert pinned_variables(2).items() <= variables.items()
-    noted = two_threads.environment
-    assert noted["device"] == "cpu"
-    assert noted["version.torch"] == torch.__version__
-    assert noted["version.numba"] == numba.__version__
-
-
-def test_torch_has_one_thread_in_a_worker() -> None:
-    """Seen from inside: a worker's main loop with the requests replaced by a look around."""
-    script = (
-        "import receraser.execution.worker as worker, json, sys, torch\n"
-        "def look(requests, replies):\n"
-        "    print('a stray print')\n"
-        "    seen = [torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()]\n"
-        "    replies.write(json.dumps(seen).encode()); replies.flush()\n"
-        "worker.serve = look\n"
-        "worker.main()\n"
-    )
-    environment = os.environ | pinned_variables(1) | {"OMP_NUM_THREADS": "4"}
-    found = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True)
-    assert json.loads(found.stdout) == [1, True]
-    assert found.stderr.decode().strip() == "a stray print", "what is printed does not get into the answers"
-
-
 # ---------------------------------------------------------------------- the end
 
 
-def test_a_killed_worker_is_an_error_that_says_so() -> None:
-    with LocalExecutor(1, threads=1) as executor:
-        executor.prepare("bpr", LONG)
-        (pid,) = pids(executor)
-        with pytest.raises(TrainingError, match=r"a training worker was killed by signal 9 \(out of memory\?\)"):
-            executor.run(
-                [FitTask("bpr", LONG, 1, checkerboard().train)],
-                progress=lambda what, done, total: os.kill(pid, signal.SIGKILL),
-            )
-        assert pids(executor) == [], "the next run starts another one"
+def test_a_killed_worker_is_an_error_that_says_so(two_workers: LocalExecutor) -> None:
+    two_workers.prepare("bpr", LONG)
+    pid = pids(two_workers)[0]
+    with pytest.raises(TrainingError, match=r"a training worker was killed by signal 9 \(out of memory\?\)"):
+        two_workers.run(
+            [FitTask("bpr", LONG, 1, checkerboard().train)],
+            progress=lambda what, done, total: os.kill(pid, signal.SIGKILL),
+        )
+    assert pids(two_workers) == [], "the next run starts new ones"
 
 
 PARENT = """
-import sys
 from receraser.data.interactions import Interactions
 from receraser.execution.local import LocalExecutor
 from receraser.execution.task import FitTask
 executor = LocalExecutor(2, threads=1)
-settings = {"dim": 4, "n_epochs": 10**7}
-executor.prepare("bpr", settings, 2)
-pids = [worker._process.pid for worker in executor._workers]
-rows = Interactions.from_pairs([("u", "a"), ("u", "b"), ("v", "a"), ("w", "c")])
-executor.run([FitTask("bpr", settings, 1, rows)], progress=lambda *_: print(*pids, flush=True))
+executor.prepare("wmf", {"dim": 4, "n_sweeps": 1}, 2)
+print(*[worker._process.pid for worker in executor._workers], flush=True)
+rows = Interactions.from_pairs([(u, i) for u in range(400) for i in range(400) if u != i])
+executor.run([FitTask("bpr", {"dim": 4, "n_epochs": 1, "batch_size": 1}, 1, rows)])  # an epoch of 160,000 steps
+print("that was quick")
 """
 
 
 def test_workers_end_with_their_parent_however_that_ends() -> None:
-    """One of them is in the middle of a task, the other waits for one."""
+    """One of them waits for a task; the other is in the middle of one, and will not look at its pipe for long."""
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT],
         stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": str(Path(receraser.__file__).parents[1])},
+        env=os.environ | {"PYTHONPATH": SOURCE},
     )
     try:
         assert parent.stdout is not None
         workers = [int(pid) for pid in parent.stdout.readline().split()]
         assert len(workers) == 2
         assert all(alive(pid) for pid in workers)
+        busy = cpu_seconds(workers[0])
+        assert wait_until(lambda: cpu_seconds(workers[0]) > busy + 0.3, 10), "it has not begun"
         parent.kill()
         parent.wait()
         assert wait_until(lambda: not any(alive(pid) for pid in workers), 4), "a worker outlives its parent"
     finally:
         parent.kill()
-        parent.communicate()
+        rest, _ = parent.communicate()
+    assert rest == b"", "the task should have gone on for a long time"
 
 
 # ---------------------------------------------------------------------- workers that only play a part
@@ -201,7 +193,7 @@ while (message := read_message(sys.stdin.buffer)) is not None:
 def stubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalExecutor]:
     """An executor whose workers start at once and do as they are told."""
     script = tmp_path / "stub"
-    script.write_text(STUB.format(python=sys.executable, source=str(Path(receraser.__file__).parents[1])))
+    script.write_text(STUB.format(python=sys.executable, source=SOURCE))
     script.chmod(0o755)
     with monkeypatch.context() as patch, LocalExecutor(2, threads=1) as executor:
         patch.setattr(sys, "executable", str(script))

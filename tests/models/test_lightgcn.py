@@ -21,7 +21,14 @@ CPU = torch.device("cpu")
 class TestLightGCN(FactorModelContract):
     model: ClassVar[Callable[..., Model]] = LightGCN
     quick: ClassVar[dict[str, object]] = {"dim": 5, "n_epochs": 6, "validate_every": 2, "batch_size": 50}
-    able: ClassVar[dict[str, object]] = {"dim": 8, "n_epochs": 30, "batch_size": 64, "learning_rate": 0.03}
+    able: ClassVar[dict[str, object]] = {
+        "dim": 8,
+        "n_epochs": 30,
+        "batch_size": 64,
+        "learning_rate": 0.03,
+        "weight_decay": 0.0001,
+        "n_negatives": 1,
+    }
 
 
 def dense_graph(rows: Interactions) -> NDArray[np.float64]:

@@ -142,6 +142,7 @@ def _rich_bar() -> RichProgress:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
     from rich.progress import Task as RichTask
+    from rich.table import Column
     from rich.text import Text
 
     class Numbers(ProgressColumn):
@@ -150,8 +151,8 @@ def _rich_bar() -> RichProgress:
 
     return Progress(
         TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        Numbers(),
+        BarColumn(bar_width=20),
+        Numbers(table_column=Column(no_wrap=True)),
         console=Console(stderr=True),
         transient=True,
     )

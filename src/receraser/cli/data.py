@@ -64,9 +64,7 @@ def list_data(as_json: options.AsJson = False) -> None:
 
 @data_app.command("make")
 def make(
-    world: Annotated[
-        World, typer.Argument(metavar="films|large", help="films: a folder of files; large: one Parquet file.")
-    ],
+    world: Annotated[World, typer.Argument(metavar="WORLD", help="films: a folder of files; large: one Parquet file.")],
     out: Out,
     seed: Annotated[int, typer.Option(metavar="N", help="Root of every random draw.")] = 7,
     users: Annotated[int, typer.Option(metavar="N", help="Users of a large world.")] = 100_000,

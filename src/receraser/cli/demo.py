@@ -38,13 +38,15 @@ def _tell(folder: Path, as_json: bool) -> None:
     from receraser.data.films import films
     from receraser.data.splits import random_split
     from receraser.engine import Engine
+    from receraser.errors import StoreError
     from receraser.evaluation import evaluate
     from receraser.execution.local import LocalExecutor
     from receraser.models.popularity import Popularity
     from receraser.models.wmf import WMF
     from receraser.store.directory import DirectoryStore
 
-    DirectoryStore(folder / "store").check_free(replace=False)
+    if DirectoryStore(folder / "store").exists():
+        raise StoreError(f"there is a store in {folder / 'store'} already; choose another folder")
     say("1. A film world, made from a seed: no download.")
     world = films(seed=7)
     parts = random_split(world.interactions, test=0.2, valid=0.08, seed=7)

@@ -23,7 +23,10 @@ def evaluate(
     keys: options.Keys = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Measure on held-out rows: recall, NDCG and more, by full ranking."""
+    """Measure recall, NDCG and more on held-out rows.
+
+    Full ranking: every item a user does not have is ranked. Only training rows are masked.
+    """
     from receraser.cli.opening import open_store
     from receraser.cli.reading import read_for
 

@@ -6,6 +6,7 @@ needs no `if __name__ == "__main__"`. They are started when first needed, kept f
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -42,7 +43,12 @@ class LocalExecutor:
         self._n_workers = n_workers or len(os.sched_getaffinity(0))
         self._threads = threads
         self._workers: list[_Worker] = []
-        self.environment: Mapping[str, object] = {}
+        self._environment: Mapping[str, object] = {}
+
+    @property
+    def environment(self) -> Mapping[str, object]:
+        """What the workers said about themselves when they were prepared."""
+        return self._environment
 
     def prepare(self, model: str, hyperparameters: Mapping[str, object], n_tasks: int = 1) -> None:
         """Start the workers and let them import and compile; time spent here is nobody's training time."""
@@ -56,7 +62,7 @@ class LocalExecutor:
             for worker in self._workers:
                 worker.send("warm", {"model": model, "hyperparameters": dict(hyperparameters)}, {})
             for worker in self._workers:
-                self.environment = worker.receive(None)[1]
+                self._environment = worker.receive(None)[1]
         except BaseException:
             self.close(kill=True)  # other workers' answers lie unread in their pipes and would be taken for later ones
             raise
@@ -81,11 +87,12 @@ class LocalExecutor:
             thread.start()
         try:
             for thread in threads:
-                thread.join()
+                while thread.is_alive() and not failures:
+                    thread.join(0.1)
         except KeyboardInterrupt:
             self.close(kill=True)
             raise
-        if failures:
+        if failures:  # the others may have hours to go, for nothing
             self.close(kill=True)
             raise failures[0]
         return [result for result in results if result is not None]
@@ -133,7 +140,7 @@ class _Worker:
         home = str(Path(receraser.__file__).parent.parent)
         paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "receraser.execution.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -184,10 +191,8 @@ class _Worker:
             self._process.kill()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                try:
+                with contextlib.suppress(BrokenPipeError):
                     stream.close()
-                except BrokenPipeError:
-                    pass
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:

@@ -29,8 +29,7 @@ def write_message(
     header = json.dumps({"kind": kind, "meta": dict(meta), "arrays": listing}).encode()
     stream.write(len(header).to_bytes(8, "little"))
     stream.write(header)
-    for array in arrays.values():
-        stream.write(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+    stream.writelines(np.ascontiguousarray(array).data.cast("B") if array.size else b"" for array in arrays.values())
     stream.flush()
 
 

@@ -82,7 +82,7 @@ def _warm_up(model: str, hyperparameters: object) -> None:
         run_task(FitTask(model, hyperparameters | brief, 0, toy, toy))
 
 
-def _reporter(replies: BinaryIO):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _reporter(replies: BinaryIO):  # type: ignore[no-untyped-def]
     last = 0.0
 
     def report(what: str, done: int, total: int) -> None:

@@ -40,7 +40,7 @@ class FactorModel:
     dim
         Length of the vectors.
     device
-        "cpu" or "cuda": where `fit` computes.
+        "cpu" or "cuda": where `fit` computes. Scores are computed there too where it exists, else on the CPU.
     """
 
     name: ClassVar[str]
@@ -63,6 +63,8 @@ class FactorModel:
             kind = type(spec.default)
             if type(value) is not kind and not (kind is float and type(value) is int):
                 raise UsageError(f"{self.name}: {spec.name} is {value!r}; expected a value of type {kind.__name__}")
+            if kind is float:
+                setattr(self, spec.name, float(value))  # type: ignore[arg-type]  # 1 and 1.0 are one setting, one digest
             least = 1 if spec.name in _AT_LEAST_ONE else 0
             if isinstance(value, (int, float)) and not least <= value < float("inf"):
                 raise UsageError(f"{self.name}: {spec.name} is {value}; expected a number of at least {least}")
@@ -108,7 +110,12 @@ class FactorModel:
         strangers = np.flatnonzero((index < 0) & (np.diff(histories.indptr) > 0))
         if len(strangers):
             vectors[strangers] = self._folded(histories, strangers)
-        return score_blocks(torch.from_numpy(vectors), torch.from_numpy(self.item_vectors_))
+        device = self._serving_device()
+        return score_blocks(torch.from_numpy(vectors).to(device), torch.from_numpy(self.item_vectors_).to(device))
+
+    def _serving_device(self) -> torch.device:
+        """Return where scores are computed: on the GPU if it was fitted there and there is one here, else the CPU."""
+        return torch.device("cuda" if self.device == "cuda" and torch.cuda.is_available() else "cpu")
 
     # ------------------------------------------------------------------ folding in
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from receraser.errors import UsageError, nearest
@@ -25,4 +26,8 @@ def make_model(name: str, hyperparameters: Mapping[str, object]) -> FactorModel:
     """
     if name not in MODELS:
         raise UsageError(f"unknown model {name!r}: {nearest(name, MODELS)}")
+    known = [spec.name for spec in dataclasses.fields(MODELS[name]) if spec.init]
+    for key in hyperparameters:
+        if key not in known:
+            raise UsageError(f"{name} has no hyperparameter {key!r}: {nearest(key, known)}")
     return MODELS[name](**hyperparameters)  # type: ignore[arg-type]

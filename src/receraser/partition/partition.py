@@ -39,8 +39,13 @@ class Partition:
 
     def __post_init__(self) -> None:
         for shards in (self.train, self.valid):
-            if shards is not None and len(shards) and not (0 <= shards.min() and shards.max() < self.n_shards):
+            if shards is None:
+                continue
+            if shards.dtype != np.int32:
+                raise ValueError(f"the shards are {shards.dtype}, not int32")
+            if len(shards) and (shards.min() < 0 or shards.max() >= self.n_shards):
                 raise ValueError(f"a row is assigned to a shard outside 0 to {self.n_shards - 1}")
+            shards.flags.writeable = False
 
     def shards(self, train: Interactions, valid: Interactions | None) -> list[Shard]:
         """Cut the tables into shards, each with vocabularies of its own."""

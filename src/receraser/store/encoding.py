@@ -13,6 +13,8 @@ from receraser.fingerprint import Tensors
 
 __all__ = ["decode_rows", "decode_tensors", "decode_titles", "encode_rows", "encode_tensors", "encode_titles"]
 
+_ROW_GROUP = 1024 * 1024
+
 
 def encode_rows(rows: Interactions) -> bytes:
     """Return a table as Parquet: two dictionary-encoded text columns, in canonical order."""
@@ -30,15 +32,10 @@ def encode_rows(rows: Interactions) -> bytes:
 
 def decode_rows(data: bytes) -> Interactions:
     """Return the table that `encode_rows` wrote."""
-    import pyarrow as pa
-
     table = _table(data, ("user", "item"))
     parts = []
     for name in ("user", "item"):
-        column = table.column(name).combine_chunks()
-        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        if isinstance(encoded, pa.ChunkedArray):
-            encoded = encoded.combine_chunks()
+        encoded = table.column(name).unify_dictionaries().combine_chunks()
         parts.append((encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)))
     (users, user_index), (items, item_index) = parts
     return Interactions.from_indices(users, items, user_index, item_index)
@@ -81,7 +78,7 @@ def _parquet(table: object) -> bytes:
     import pyarrow.parquet as pq
 
     sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd")
+    pq.write_table(table, sink, compression="zstd", row_group_size=_ROW_GROUP)
     return sink.getvalue()
 
 
@@ -91,5 +88,5 @@ def _table(data: bytes, columns: tuple[str, ...]):  # type: ignore[no-untyped-de
 
     try:
         return pq.read_table(io.BytesIO(data), columns=list(columns))
-    except (pa.ArrowException, KeyError) as error:
+    except (pa.ArrowException, OSError, KeyError) as error:
         raise StoreError(f"a table of the store cannot be read: {error}") from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ from receraser.store.encoding import (
 )
 
 __all__ = ["Snapshot", "read_snapshot", "write_snapshot"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,43 +113,51 @@ def read_snapshot(store: DirectoryStore) -> Snapshot:
             ) from None
 
 
-def _snapshot(store: DirectoryStore, manifest: dict[str, object]) -> Snapshot:
-    sizes: dict[str, int] = dict(manifest["files"])  # type: ignore[call-overload]
+def _snapshot(store: DirectoryStore, manifest: Mapping[str, object]) -> Snapshot:
+    sizes = _typed(manifest, "files", dict)
     unread = set(sizes)
 
-    def get(name: str | None) -> bytes:
-        data = store.get(str(name))
-        if sizes[str(name)] != len(data):
+    def get(name: str) -> bytes:
+        data = store.get(name)
+        if sizes[name] != len(data):
             raise ValueError(f"the size of {name}")
-        unread.discard(str(name))
+        unread.discard(name)
         return data
 
-    shards: list[dict[str, object]] = manifest["shards"]  # type: ignore[assignment]
-    files: list[dict[str, str | None]] = [shard["files"] for shard in shards]  # type: ignore[misc]
-    pseudonyms: dict[str, object] = manifest["pseudonyms"]  # type: ignore[assignment]
+    shards: list[Mapping[str, object]] = _typed(manifest, "shards", list)
+    files = [_typed(shard, "files", dict) for shard in shards]
+    pseudonyms = _typed(manifest, "pseudonyms", dict)
     train, of_train = _union([decode_rows(get(one["train"])) for one in files])
     valid, of_valid = None, None
     if all(one["valid"] is not None for one in files):
         valid, of_valid = _union([decode_rows(get(one["valid"])) for one in files])
     weights = [decode_tensors(get(one["weights"])) for one in files]
-    titles = {} if manifest["titles"] is None else decode_titles(get(str(manifest["titles"])))
+    titles = {} if manifest["titles"] is None else decode_titles(get(_typed(manifest, "titles", str)))
     if unread:
         raise ValueError("files that nothing refers to")
     return Snapshot(
-        config=EngineConfig(**manifest["config"]),  # type: ignore[arg-type]
-        digest=str(manifest["digest"]),
-        level=str(manifest["level"]),
-        key_check=str(pseudonyms["key_check"]),
-        public_key=bool(pseudonyms["public_key"]),
+        config=EngineConfig(**_typed(manifest, "config", dict)),
+        digest=_typed(manifest, "digest", str),
+        level=_typed(manifest, "level", str),
+        key_check=_typed(pseudonyms, "key_check", str),
+        public_key=_typed(pseudonyms, "public_key", bool),
         train=train,
         valid=valid,
         partition=Partition(len(shards), of_train, of_valid),
         weights=weights,
         shards=[{key: shard[key] for key in ("id", "rows", "users", "items", "digest")} for shard in shards],
         titles=titles,
-        facts=[shard["facts"] for shard in shards],  # type: ignore[misc]
-        environment=manifest["environment"],  # type: ignore[arg-type]
+        facts=[_typed(shard, "facts", dict) for shard in shards],
+        environment=_typed(manifest, "environment", dict),
     )
+
+
+def _typed(values: Mapping[str, object], key: str, kind: type[T]) -> T:
+    """Return a value of the manifest, which must be of this type."""
+    value = values[key]
+    if not isinstance(value, kind):
+        raise TypeError(f"{key} is {value!r}")
+    return value
 
 
 def _union(tables: Sequence[Interactions]) -> tuple[Interactions, NDArray[np.int32]]:

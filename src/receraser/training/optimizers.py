@@ -39,7 +39,10 @@ class Adagrad:
 
 
 class Adam:
-    """Kingma & Ba 2015, with the bias corrections kept as tensors on the device."""
+    """Kingma & Ba 2015, in the efficient form of their Section 2 (epsilon joins before the bias correction).
+
+    The bias corrections are tensors on the device, so that a captured step counts them up.
+    """
 
     def __init__(self, parameters: Sequence[torch.Tensor], learning_rate: float) -> None:
         self._parameters = list(parameters)

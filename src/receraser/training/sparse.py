@@ -50,7 +50,7 @@ class _SymmetricProduct(torch.autograd.Function):
         return times_dense(matrix.indptr, matrix.indices, matrix.values, dense)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
         matrix = ctx.matrix
         return times_dense(matrix.indptr, matrix.indices, matrix.values, gradient), None
 
@@ -71,7 +71,7 @@ class _Gather(torch.autograd.Function):
         return table.index_select(0, index)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
         (index,) = ctx.saved_tensors
         # The transpose of the gather, as CSR: row r adds up the positions where r was asked for, in their order.
         ordered, position = torch.sort(index, stable=True)

@@ -22,11 +22,11 @@ LANES = 16
 
 
 def _compiled(function: F) -> F:
-    return cast(F, numba.njit(cache=True, nogil=True)(function))
+    return cast("F", numba.njit(cache=True, nogil=True)(function))
 
 
 def _parallel(function: F) -> F:
-    return cast(F, numba.njit(cache=True, nogil=True, parallel=True)(function))
+    return cast("F", numba.njit(cache=True, nogil=True, parallel=True)(function))
 
 
 @_compiled

@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from receraser.engine import Engine
+from receraser.store.directory import DirectoryStore
+from tests.cli.conftest import TITLES, Cli, Files
+from tests.contracts.worlds import checkerboard
+
+BAD = Path(__file__).parent.parent / "data" / "bad"
+EXPECTED: dict[str, dict[str, str | int]] = tomllib.loads((BAD / "expected.toml").read_text())
+SMALL = ("--dim", "4", "--set", "n_sweeps=3", "--seed", "7", "--device", "cpu")
+
+
+def test_the_document(cli: Cli, files: Files, tmp_path: Path) -> None:
+    done = cli("fit", files.train, "--store", tmp_path / "s", *SMALL, "--json")
+    assert done.code == 0
+    found = done.json
+    assert list(found) == ["digest", "level", "method", "model", "shards", "seconds", "data"]
+    assert (found["level"], found["method"], found["model"]) == ("L3", "retrain", "wmf")
+    engine = Engine.load(tmp_path / "s")
+    assert found["digest"] == engine.digest == Engine.load(files.store).digest
+    rows = len(checkerboard().train)
+    (digest,) = [shard.digest for shard in engine.shards]
+    assert found["shards"] == [{"id": 0, "rows": rows, "users": 24, "items": 20, "digest": digest}]
+    seconds = found["seconds"]
+    assert isinstance(seconds, dict)
+    assert list(seconds) == ["read", "partition", "submodels", "aggregate", "publish", "total"]
+    assert all(value >= 0 for value in seconds.values())
+    assert seconds["total"] == pytest.approx(sum(seconds.values()) - seconds["total"], abs=1e-3)
+    data = found["data"]
+    assert isinstance(data, dict)
+    assert data["rows_read"] == rows
+
+
+def test_what_people_see(cli: Cli, files: Files, tmp_path: Path) -> None:
+    store = tmp_path / ("a long name " * 12).strip()
+    done = cli("fit", files.train, "--store", store, *SMALL)
+    assert done.code == 0
+    assert done.out == ""
+    assert "192 interactions of 24 users with 20 items" in done.err
+    assert f"published in {store}, digest " in done.err
+    assert "public key; for personal data, give a folder with --keys" in done.err
+    assert done.err.splitlines()[-1] == f"next: receraser recommend --store '{store}' --user u00"
+
+
+def test_valid_and_titles(cli: Cli, files: Files, tmp_path: Path) -> None:
+    done = cli(
+        "fit", files.train, "--store", tmp_path / "s", "--valid", files.valid, "--items", files.items, *SMALL, "--json"
+    )
+    assert done.code == 0
+    engine = Engine.load(tmp_path / "s")
+    assert engine.titles == TITLES
+    assert done.json["digest"] != Engine.load(files.store).digest
+
+
+def test_every_model_can_be_named(cli: Cli, files: Files, tmp_path: Path) -> None:
+    for model in ("bpr", "lightgcn"):
+        done = cli("fit", files.train, "--store", tmp_path / model, "--model", model, "--set", "n_epochs=2", "--json")
+        assert done.json["model"] == model
+
+
+def test_a_configuration_and_what_is_changed_beside_it(cli: Cli, files: Files, tmp_path: Path) -> None:
+    config = tmp_path / "mine.toml"
+    config.write_text('model = "bpr"\nseed = 3\n[hyperparameters]\ndim = 9\nlearning_rate = 0.5\n')
+    fit = ("fit", files.train, "--store", tmp_path / "s", "--config", config, "--dry-run", "--json")
+
+    def chosen(*more: str) -> dict[str, object]:
+        found = cli(*fit, *more).json["config"]
+        assert isinstance(found, dict)
+        settings = found["hyperparameters"]
+        return {**found, **settings}
+
+    as_given = chosen()
+    assert (as_given["model"], as_given["seed"], as_given["dim"], as_given["learning_rate"]) == ("bpr", 3, 9, 0.5)
+    changed = chosen("--seed", "4", "--set", "dim=5", "--set", "learning_rate=0.25")
+    assert (changed["model"], changed["seed"], changed["dim"], changed["learning_rate"]) == ("bpr", 4, 5, 0.25)
+    other = chosen("--model", "wmf", "--dim", "6")
+    assert (other["model"], other["seed"], other["dim"]) == ("wmf", 3, 6)
+    assert other["learning_rate"] != 0.5  # another model's hyperparameters are of no use
+    assert not (tmp_path / "s").exists()
+
+
+def test_dry_run_changes_nothing(cli: Cli, files: Files, tmp_path: Path) -> None:
+    done = cli("fit", files.train, "--store", tmp_path / "s", "--keys", tmp_path / "k", "--dry-run")
+    assert (done.code, done.out) == (0, "")
+    assert f"would fit wmf (retrain) on cpu and publish it in {tmp_path / 's'}" in done.err
+    found = cli("fit", files.train, "--store", tmp_path / "s", "--dry-run", "--json").json
+    assert list(found) == ["dry_run", "config", "rows", "data"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model", "wmff"], "unknown model 'wmff': did you mean 'wmf'? (known: bpr, lightgcn, wmf)"),
+        (["--method", "retrian"], "unknown method 'retrian': did you mean 'retrain'?"),
+        (["--device", "gpu"], "unknown device 'gpu': expected cpu, cuda or auto"),
+        (["--dim", "-1"], "wmf: dim is -1; expected a number of at least 1"),
+        (["--set", "dim=-1"], "wmf: dim is -1; expected a number of at least 1"),
+        (["--set", "dim=abc"], "dim=abc: expected a whole number"),
+        (["--set", "dimm=3"], "wmf has no hyperparameter 'dimm': did you mean 'dim'?"),
+        (["--set", "n_epochs=1e3"], "n_epochs=1e3: expected a whole number"),
+        (["--set", "dim"], "--set 'dim': expected KEY=VALUE, as in --set dim=32"),
+        (["--set", "=3"], "--set '=3': expected KEY=VALUE, as in --set dim=32"),
+        (["--config", "nothing.toml"], "no configuration file 'nothing.toml', and no preset of that name"),
+        (["--valid", "nothing.csv"], "nothing.csv: there is no such file"),
+        (["--items", "nothing.csv"], "nothing.csv: there is no such file"),
+        (["--columns", "user"], "--columns: 'user' is not ROLE=NAME"),
+        (["--min-rating", "3"], "a minimum rating is asked for, but there is no rating column"),
+    ],
+)
+def test_wrong_usage(cli: Cli, files: Files, tmp_path: Path, options: list[str], message: str) -> None:
+    done = cli("fit", files.train, "--store", tmp_path / "s", *options)
+    assert done.code == 2
+    assert message in done.message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_bad_data_is_refused_with_file_and_line_and_nothing_is_stored(cli: Cli, tmp_path: Path, name: str) -> None:
+    done = cli("fit", BAD / name, "--store", tmp_path / "s", "--keys", tmp_path / "k")
+    assert done.code == 2
+    expected = EXPECTED[name]
+    where = f"{BAD / name}, line {expected['line']}: " if "line" in expected else f"{BAD / name}: "
+    assert done.message.startswith(where)
+    assert str(expected["reason"]) in done.message
+    assert len(done.err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--valid", "--items"])
+def test_a_bad_second_file_is_refused_too(cli: Cli, files: Files, tmp_path: Path, option: str) -> None:
+    done = cli("fit", files.train, option, BAD / "too-few-fields.csv", "--store", tmp_path / "s")
+    assert done.code == 2
+    assert done.message.startswith(f"{BAD / 'too-few-fields.csv'}, line ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_rows_can_be_skipped(cli: Cli, tmp_path: Path) -> None:
+    data = tmp_path / "rows.csv"
+    data.write_text("user,item\nu,a\nu,\nv,b\nv,b\n,a\nw,a\n")
+    done = cli("fit", data, "--store", tmp_path / "s", "--skip-bad-rows", *SMALL, "--json")
+    assert done.code == 0
+    assert f"note: {data}: 2 bad rows left out\n  line 3: item: the id is missing\n  line 6: user:" in done.err
+    assert f"note: {data}: 1 duplicate merged" in done.err
+    report = done.json["data"]
+    assert isinstance(report, dict)
+    assert (report["bad_rows"], report["duplicates_merged"]) == (2, 1)
+    assert report["bad_examples"][0] == {"line": 3, "reason": "item: the id is missing"}
+
+
+def test_only_some_bad_rows_are_listed(cli: Cli, tmp_path: Path) -> None:
+    data = tmp_path / "rows.csv"
+    data.write_text("user,item\nu,a\n" + ",a\n" * 100)
+    done = cli("fit", data, "--store", tmp_path / "s", "--skip-bad-rows", "--dry-run")
+    listed = done.err.count("  line ")
+    assert 0 < listed < 100
+    assert f"  and {100 - listed} more\n" in done.err
+
+
+def test_an_existing_store_is_refused_without_replace(cli: Cli, files: Files, tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    fit = ("fit", files.train, "--store", store, *SMALL)
+    cli(*fit)
+    before = (store / "manifest.json").read_bytes()
+    done = cli(*fit, "--seed", "8")
+    assert done.code == 1
+    assert done.message == f"there is a store in {store} already; use --replace to destroy it, or another folder"
+    assert (store / "manifest.json").read_bytes() == before
+    done = cli(*fit, "--seed", "8", "--replace")
+    assert done.code == 0
+    assert (store / "manifest.json").read_bytes() != before
+
+
+@pytest.mark.parametrize("damage", ["flip", "delete", "manifest", "no manifest"])
+def test_a_damaged_store_can_be_replaced(cli: Cli, files: Files, tmp_path: Path, damage: str) -> None:
+    store = tmp_path / "s"
+    fit = ("fit", files.train, "--store", store, *SMALL)
+    cli(*fit)
+    victim = max((store / "files").iterdir(), key=lambda path: path.stat().st_size)
+    if damage == "flip":
+        victim.write_bytes(victim.read_bytes()[:-1] + b"\0")
+    elif damage == "delete":
+        victim.unlink()
+    elif damage == "manifest":
+        (store / "manifest.json").write_text("{")
+    else:
+        (store / "manifest.json").unlink()
+    assert cli("inspect", "--store", store).code == 1
+    assert cli(*fit, "--replace").code == 0
+    assert cli("inspect", "--store", store).code == 0
+
+
+def test_a_place_where_no_store_can_be_is_refused_before_anything_is_read(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = cli("fit", "nothing.csv", "--store", tmp_path / "file" / "s")
+    assert done.code == 1
+    assert done.message == f"{tmp_path / 'file' / 's'} cannot hold a store: {tmp_path / 'file'} is a file"
+
+
+def test_a_second_writer_is_refused(cli: Cli, files: Files, tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    with DirectoryStore(store).writing():
+        done = cli("fit", files.train, "--store", store, *SMALL)
+    assert done.code == 1
+    assert done.message == f"the store in {store} is being written by another process; try again later"
+
+
+def test_secret_keys(cli: Cli, files: Files, tmp_path: Path) -> None:
+    store, keys = tmp_path / "s", tmp_path / "keys"
+    done = cli("fit", files.train, "--store", store, "--keys", keys, *SMALL)
+    assert done.code == 0
+    assert f"note: a new secret key was made in {keys}" in done.err
+    assert done.err.splitlines()[-1] == f"next: receraser recommend --store {store} --keys {keys} --user U"
+    again = cli("fit", files.train, "--store", tmp_path / "t", "--keys", keys, *SMALL)
+    assert "new secret key" not in again.err
+    assert Engine.load(store, key=bytes.fromhex((keys / "pseudonym.key").read_text())).knows("u00")
+    done = cli("fit", files.train, "--store", tmp_path / "v", "--keys", files.train, *SMALL)
+    assert (done.code, (tmp_path / "v").exists()) == (2, False)
+    assert "cannot be used" in done.message
+
+
+def test_an_interrupt_leaves_the_old_store_and_no_worker(files: Files, tmp_path: Path) -> None:
+    """Ctrl-C in a real process, once its worker has been started."""
+    store = tmp_path / "s"
+    engine = Engine.load(files.store)
+    engine.save(store)
+    # More epochs than anybody waits for.
+    command = [sys.executable, "-m", "receraser", "fit", str(files.train), "--store", str(store), "--replace"]
+    settings = ["--model", "bpr", "--set", "n_epochs=100000000"]
+    process = subprocess.Popen([*command, *settings], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("192 interactions")
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    deadline = time.monotonic() + 30
+    while not children.read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    (child,) = children.read_text().split()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    assert process.stderr.read().splitlines() == ["interrupted"]
+    process.stderr.close()
+    while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{child}").exists()
+    assert Engine.load(store).digest == engine.digest

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from receraser.engine import Engine
+from tests.cli.conftest import Cli, Files
+
+
+@pytest.fixture
+def store(files: Files, tmp_path: Path) -> Path:
+    shutil.copytree(files.store, tmp_path / "s")
+    return tmp_path / "s"
+
+
+def test_the_document_is_the_manifest(cli: Cli, files: Files) -> None:
+    done = cli("inspect", "--store", files.store, "--json")
+    assert (done.code, done.err) == (0, "")
+    manifest = json.loads((files.store / "manifest.json").read_text())
+    del manifest["checksum"]
+    assert done.json == manifest
+    assert {"config", "digest", "level", "shards", "files", "environment", "format"} <= set(manifest)
+
+
+def test_what_people_see(cli: Cli, files: Files) -> None:
+    done = cli("inspect", "--store", files.store)
+    assert (done.code, done.err) == (0, "")
+    engine = Engine.load(files.store)
+    lines = dict(line.split(maxsplit=1) for line in done.out.splitlines() if line[:1].isalpha())
+    assert lines["method"] == "retrain (level L3)"
+    assert lines["model"] == "wmf on cpu, seed 7"
+    assert "dim=4" in lines["settings"]
+    assert lines["digest"] == engine.digest
+    assert lines["pseudonyms"] == "made with a public key: whoever guesses an id can recognise it"
+    assert lines["validation"] == "no rows"
+    assert lines["size"].endswith(" bytes in 3 files, all intact")
+    assert [cell.strip() for cell in done.out.splitlines()[-1].split("│")] == [
+        "0", "192", "24", "20", engine.shards[0].digest[:16]
+    ]  # fmt: skip
+
+
+def test_every_file_is_checked(cli: Cli, store: Path) -> None:
+    for path in sorted((store / "files").iterdir()):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1])
+        done = cli("inspect", "--store", store)
+        assert done.code == 1
+        assert done.message == f"the store is damaged: the content of {path} is not what it was written with"
+        path.write_bytes(whole)
+    (store / "manifest.json").write_text("{}")
+    done = cli("inspect", "--store", store, "--json")
+    assert (done.code, done.message) == (1, f"{store / 'manifest.json'} is damaged: it is no manifest of a store")
+
+
+def test_strays_are_told(cli: Cli, store: Path) -> None:
+    (store / "files" / "left").write_text("")
+    done = cli("inspect", "--store", store)
+    assert done.code == 0
+    assert f"note: files/left in {store}: no part of the store" in done.err
+    (store / "notes.txt").write_text("")
+    assert f"note: files/left and 1 more file in {store}" in cli("inspect", "--store", store).err
+
+
+def test_half_written(cli: Cli, store: Path) -> None:
+    (store / "manifest.json").unlink()
+    done = cli("inspect", "--store", store)
+    assert done.code == 1
+    assert "half-written: a fit did not finish there; run it again with --replace" in done.message
+
+
+def test_no_store(cli: Cli, tmp_path: Path) -> None:
+    assert cli("inspect", "--store", tmp_path).code == 2
+    (tmp_path / "file").write_text("")
+    done = cli("inspect", "--store", tmp_path / "file")
+    assert (done.code, done.message) == (2, f"there is no store in {tmp_path / 'file'}: a store is a directory")
