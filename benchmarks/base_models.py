@@ -3,9 +3,9 @@
     python -m benchmarks.base_models --data DIR/ml-1m --models wmf bpr lightgcn --seeds 3 --device cuda
     python -m benchmarks.base_models --report
 
-The presets were chosen on the validation rows (`benchmarks.search`); here the validation rows choose the epoch, and the
-test rows are opened once, at the end. Runs where only numpy, scipy and torch are installed; writes one JSON file per model
-to `benchmarks/results/`; `--report` makes the table of them.
+The presets were chosen on the validation rows (`benchmarks.search`); here the validation rows choose the epoch, and
+the test rows are opened once, at the end. Runs where only numpy, scipy and torch are installed; writes one JSON file
+per model to `benchmarks/results/`; `--report` makes the table of them.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def test_a_bad_setting_is_refused(key: str, text: str, message: str) -> None:
 
 @pytest.mark.parametrize("value", ["8", 8.0, True, None, [8]])
 def test_a_value_of_another_type_is_refused(value: object) -> None:
-    with pytest.raises(UsageError, match=r"wmf: dim is .*; expected a whole number"):
+    with pytest.raises(UsageError, match=r"wmf: dim is .*; expected a value of type int"):
         resolve(EngineConfig(model="wmf", device="cpu", hyperparameters={"dim": value}))
 
 

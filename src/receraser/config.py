@@ -109,7 +109,9 @@ def resolve(config: EngineConfig, settings: Mapping[str, str] | None = None) -> 
     device = torch_device(config.device).type
     kinds = _kinds(MODELS[config.model])
     chosen = dict(config.hyperparameters) | {k: _parse(k, v, kinds) for k, v in (settings or {}).items()}
-    chosen = {key: _checked(config.model, key, value, kinds) for key, value in chosen.items()}
+    for key in chosen:
+        if key not in kinds:
+            raise UsageError(f"{config.model} has no hyperparameter {key!r}: {nearest(key, kinds)}")
     model = make_model(config.model, chosen | {"device": device})
     complete = {k: v for k, v in model.hyperparameters().items() if k != "device"}
     return dataclasses.replace(config, device=device, hyperparameters=complete)
@@ -127,17 +129,6 @@ def _parse(key: str, text: str, kinds: Mapping[str, type]) -> object:
         return kind(text)
     except ValueError:
         raise UsageError(f"{key}={text}: expected {_EXPECTED[kind]}") from None
-
-
-def _checked(model: str, key: str, value: object, kinds: Mapping[str, type]) -> object:
-    """Return the value; a whole number where any number may stand becomes a float: 1 and 1.0 are one setting."""
-    if key not in kinds:
-        raise UsageError(f"{model} has no hyperparameter {key!r}: {nearest(key, kinds)}")
-    if kinds[key] is float and type(value) is int:
-        return float(value)
-    if type(value) is not kinds[key]:
-        raise UsageError(f"{model}: {key} is {value!r}; expected {_EXPECTED[kinds[key]]}")
-    return value
 
 
 def data_folder() -> Path | None:

@@ -51,11 +51,11 @@ def test_strangers_alone_are_refused(cli: Cli, files: Files, tmp_path: Path) -> 
     assert "nobody to rank for (do both files name users in the same way?)" in done.message
 
 
-@pytest.mark.parametrize("at", ["0", "a", "", "1,,2", "10,-1", "1.5"])
+@pytest.mark.parametrize("at", ["0", "a", "", "1,,2", "10,-1", "1.5", "10001"])
 def test_wrong_cuts(cli: Cli, files: Files, at: str) -> None:
     done = cli("evaluate", "--store", files.store, "--test", files.test, "--at", at)
     assert done.code == 2
-    assert done.message == f"--at {at!r}: expected whole numbers of at least 1, as in --at 10,20,50"
+    assert done.message == f"--at {at!r}: expected whole numbers from 1 to 10,000, as in --at 10,20,50"
 
 
 def test_no_store_and_no_file(cli: Cli, files: Files, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -247,6 +248,21 @@ def test_a_crash_while_a_first_store_is_written_is_recognised(place: Path, monke
         assert store.strays(store.manifest()) == []
         shutil.rmtree(place)
     assert published
+
+
+def test_whoever_publishes_first_wins(store: DirectoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two fits into a new store: the slower one finds it taken, though it was free when it looked first."""
+    late = DirectoryStore(tmp_path / "late")
+    writing = DirectoryStore.writing
+
+    def overtaken(self: DirectoryStore) -> AbstractContextManager[None]:
+        shutil.copytree(store.path, self.path)
+        return writing(self)
+
+    monkeypatch.setattr(DirectoryStore, "writing", overtaken)
+    with pytest.raises(StoreError, match="already"):
+        write_snapshot(late, snapshot_of("b"), replace=False)
+    assert same(read_snapshot(late), snapshot_of("a"))
 
 
 def test_whoever_reads_while_another_publishes_sees_one_state(

@@ -22,6 +22,8 @@ __all__ = [
     "pairs",
 ]
 
+_DEEPEST = 10_000  # nobody reads a longer list, and every user's is held in memory
+
 Store = Annotated[Path, typer.Option("--store", metavar="DIR", help="Folder of the store.", show_default=False)]
 Keys = Annotated[
     Path | None,
@@ -72,8 +74,8 @@ def integers(text: str, option: str) -> list[int]:
         values = [int(part) for part in text.split(",")]
     except ValueError:
         values = []
-    if not values or min(values) < 1:
-        raise UsageError(f"{option} {text!r}: expected whole numbers of at least 1, as in {option} 10,20,50")
+    if not values or min(values) < 1 or max(values) > _DEEPEST:
+        raise UsageError(f"{option} {text!r}: expected whole numbers from 1 to {_DEEPEST:,}, as in {option} 10,20,50")
     return list(dict.fromkeys(values))
 
 
