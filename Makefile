@@ -11,7 +11,7 @@ demo: $(READY)
 	.venv/bin/receraser demo
 
 test: $(READY)
-	.venv/bin/python -m pytest -n auto
+	.venv/bin/python -m pytest -n auto --cov
 
 check: $(READY)
 	.venv/bin/ruff format --check .
