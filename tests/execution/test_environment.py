@@ -10,7 +10,7 @@ import scipy
 import torch
 
 from receraser.execution import environment
-from receraser.execution.environment import pinned_variables, recorded
+from receraser.execution.environment import pinned_variables, recorded, worker_variables
 
 
 def test_libraries_have_one_thread_and_our_kernels_as_many_as_they_are_given() -> None:
@@ -65,3 +65,24 @@ def test_what_is_recorded_is_what_bits_depend_on() -> None:
 
 def test_a_library_that_is_not_there_is_noted_as_such() -> None:
     assert environment._version("no-such-package") == "not installed"
+
+
+def test_a_worker_inherits_nothing_that_could_change_results() -> None:
+    callers = {
+        "HOME": "/home/somebody",
+        "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+        "NPY_DISABLE_CPU_FEATURES": "AVX2",
+        "NUMBA_CACHE_DIR": "/var/cache/somebody",
+        "NUMBA_DISABLE_JIT": "1",
+        "OMP_NUM_THREADS": "16",
+        "PYTHONOPTIMIZE": "2",
+        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1",
+    }
+    variables = worker_variables(2, callers)
+    own = {name: variables[name] for name in callers if name in variables}
+    assert own == {
+        "HOME": "/home/somebody",
+        "NUMBA_CACHE_DIR": "/var/cache/somebody",
+        "OMP_NUM_THREADS": "1",
+    }
+    assert pinned_variables(2).items() <= variables.items()

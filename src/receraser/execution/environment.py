@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-__all__ = ["pinned_variables", "recorded"]
+__all__ = ["pinned_variables", "recorded", "worker_variables"]
 
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -27,12 +27,34 @@ _AVX2 = {
     "NUMBA_CPU_FEATURES": "+avx2",
 }
 _FIXED_CUDA = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+_SPEED_ONLY = {"OMP_WAIT_POLICY": "PASSIVE"}  # threads that spin while they wait starve a busy machine
+# What the libraries that compute would otherwise take from the caller's environment.
+_NOT_INHERITED = (
+    "ATEN_",
+    "CUBLAS_",
+    "GOMP_",
+    "KMP_",
+    "MKL_",
+    "NPY_",
+    "NUMBA_",
+    "OMP_",
+    "OPENBLAS_",
+    "PYTHON",
+    "TORCH_",
+)
+_INHERITED = ("NUMBA_CACHE_DIR", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
 
 
 def pinned_variables(kernel_threads: int) -> dict[str, str]:
-    """Return the environment variables a worker is started with; only the thread count of our kernels may differ."""
+    """Return the variables that are set in every worker; only the thread count of our kernels may differ."""
     pins = _ONE_THREAD | _FIXED_CUDA | {"NUMBA_NUM_THREADS": str(kernel_threads), "PYTHONHASHSEED": "0"}
     return pins | _AVX2 if _has_avx2() else pins
+
+
+def worker_variables(kernel_threads: int, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the whole environment of a worker: the caller's, less what could change results, and the pins."""
+    kept = {k: v for k, v in inherited.items() if k in _INHERITED or not k.startswith(_NOT_INHERITED)}
+    return kept | _SPEED_ONLY | pinned_variables(kernel_threads)
 
 
 def _has_avx2() -> bool:

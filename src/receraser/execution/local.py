@@ -19,7 +19,7 @@ from typing import IO, Self
 
 import receraser
 from receraser import errors
-from receraser.execution.environment import pinned_variables
+from receraser.execution.environment import worker_variables
 from receraser.execution.messages import Message, read_message, write_message
 from receraser.execution.task import FitResult, FitTask
 from receraser.execution.worker import pack_task
@@ -145,7 +145,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env=os.environ | pinned_variables(threads) | {"PYTHONPATH": os.pathsep.join(paths)},
+            env=worker_variables(threads, os.environ) | {"PYTHONPATH": os.pathsep.join(paths)},
         )
 
     def send(self, kind: str, meta: Mapping[str, object], arrays: Mapping[str, object]) -> None:
