@@ -11,17 +11,18 @@ per model to `benchmarks/results/`; `--report` makes the table of them.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import json
-import platform
+import os
 import statistics
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 CUTS = (10, 20, 50)
+COMMAND = "python -m benchmarks.base_models --data DIR/ml-1m"
 PAPER = {  # Chen et al. 2022, Table 3, Movielens-1m, Retrain: R@20, N@20
     "wmf": (0.2507, 0.3509),
     "bpr": (0.2389, 0.3368),
@@ -30,49 +31,42 @@ PAPER = {  # Chen et al. 2022, Table 3, Movielens-1m, Retrain: R@20, N@20
 
 
 def measure(data: Path, name: str, seeds: int, device: str) -> dict[str, object]:
-    """Fit a model's preset with several seeds and measure each on the test rows."""
+    """Fit a model's preset with several seeds, as `receraser fit` does, and measure each on the test rows."""
     import torch
 
     from receraser.config import load_config
     from receraser.data.readers import read
-    from receraser.evaluation import RankingTask, evaluate
-    from receraser.fingerprint import of_tensors
-    from receraser.models.registry import make_model
+    from receraser.engine import Engine
+    from receraser.execution.local import LocalExecutor
 
-    torch.set_num_threads(1)
     train, valid, test = (read(data / f"{part}.txt.gz").interactions for part in ("train", "valid", "test"))
-    preset = load_config(f"{name}-ml-1m")
+    preset = dataclasses.replace(load_config(f"{name}-ml-1m"), device=device)
     runs = []
-    for seed in range(seeds):
-        model = make_model(name, {**preset.hyperparameters, "device": device})
-        if seed == 0:
-            make_model(name, {**preset.hyperparameters, "device": device, **_brief(name)}).fit(
-                train, seed=99
-            )  # compiles
-        started = time.perf_counter()
-        model.fit(train, valid=valid, seed=seed)
-        seconds = time.perf_counter() - started
-        found = evaluate(model, train, test, at=CUTS)
-        on_valid = RankingTask(model.items_, train, valid).metric(model.scores, "ndcg@20")
-        facts = {key: value for key, value in model.facts().items() if key != "validation"}
-        run = {"seed": seed, "seconds": round(seconds, 2), "valid ndcg@20": on_valid, **facts, **found.metrics}
-        runs.append(run | {"users": found.users, "weights": of_tensors(model.state())})
-        print(f"{name} seed {seed}: {_short(run)}", file=sys.stderr, flush=True)
+    with LocalExecutor() as executor:
+        for seed in range(seeds):
+            engine = Engine.from_config(dataclasses.replace(preset, seed=seed), executor=executor)
+            engine.fit(train, valid=valid)
+            found = engine.evaluate(test, at=CUTS)
+            facts = dict(engine.facts[0])
+            curve = facts.pop("validation", [])
+            assert isinstance(curve, list)
+            best = {"valid ndcg@20": max(value for _, value in curve)} if curve else {}
+            seconds = {"seconds": round(engine.seconds["submodels"], 2)}
+            run = {"seed": seed, **seconds, **best, **facts, **found.metrics, "users": found.users}
+            runs.append(run | {"digest": engine.digest})
+            print(f"{name} seed {seed}: {_short(run)}", file=sys.stderr, flush=True)
+        environment = dict(executor.environment)
     return {
         "model": name,
-        "preset": f"{name}-ml-1m",
-        "hyperparameters": make_model(name, dict(preset.hyperparameters)).hyperparameters() | {"device": device},
+        "preset": preset.hyperparameters,
+        "hyperparameters": dict(engine.config.hyperparameters),
         "data": "ml-1m: the split of the paper's authors; 720,152 train, 80,016 valid, 200,041 test rows",
-        "command": f"python -m benchmarks.base_models --data DIR/ml-1m --models {name} --device {device}",
+        "command": f"{COMMAND} --models {name} --seeds {seeds} --device {device}",
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "hardware": torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU, two cores",
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "hardware": torch.cuda.get_device_name() if device == "cuda" else f"CPU, {os.cpu_count()} cores",
+        "environment": environment,
         "runs": runs,
     }
-
-
-def _brief(name: str) -> dict[str, object]:
-    return {"n_sweeps": 1} if name == "wmf" else {"n_epochs": 2}
 
 
 def _short(run: Mapping[str, object]) -> str:

@@ -82,8 +82,8 @@ def report(path: Path) -> str:
     lines = [
         "# Hyperparameter search on ML-1M",
         "",
-        "Fitted on the training rows, judged on the validation rows; the test rows were not opened. The presets are",
-        "the first rows; for wmf the one with eight sweeps: half the time for 0.6 % of NDCG. Trials shared a device,",
+        "Fitted on the training rows, judged on the validation rows; the test rows were not opened. The presets take",
+        "the first row's settings; for wmf eight sweeps, half the time for 0.6 % of NDCG. Trials shared a device,",
         "so their seconds compare loosely. Written by `python -m benchmarks.search --report` from the JSON file.",
     ]
     for model in sorted({one["model"] for one in trials}):

@@ -1,25 +1,30 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from receraser.config import EngineConfig
 from receraser.data.ids import pseudonyms
-from receraser.data.interactions import Interactions
+from receraser.data.interactions import Histories, Interactions
 from receraser.engine import Engine
 from receraser.errors import DataError, KeyMismatchError, StoreError, TrainingError, UsageError
 from receraser.execution.local import LocalExecutor
+from receraser.fingerprint import Tensors
 from receraser.keys import PUBLIC_KEY
+from receraser.methods import METHODS
 from receraser.models.bpr import BPR
 from receraser.models.factors import FactorModel
 from receraser.models.wmf import WMF
+from receraser.protocols import Model, Scorer
 from receraser.store.directory import DirectoryStore
 from tests.contracts.worlds import World, blocks, checkerboard
 
@@ -385,3 +390,50 @@ def test_the_right_key_is_needed(worker: LocalExecutor, world: World, fitted: En
         Engine.load(tmp_path / "secret", key=SECRET[::-1])
     with pytest.raises(KeyMismatchError, match=r"made with the public key.*leave --keys out"):
         Engine.load(tmp_path / "public", key=SECRET)
+
+
+class _Scaled:
+    """A scorer that scales a submodel's scores by a learned number."""
+
+    def __init__(self, model: Model, factor: float) -> None:
+        self.items_ = model.items_
+        self._model, self._factor = model, factor
+
+    def scores(self, histories: Histories) -> torch.Tensor:
+        return self._model.scores(histories) * self._factor
+
+
+class _Scaling:
+    """An aggregator that learns something: the sign of every score."""
+
+    name = "scaling"
+
+    def __init__(self, factor: float) -> None:
+        self._factor = factor
+
+    def fit(
+        self, submodels: Sequence[Model], interactions: Interactions, *, valid: Interactions | None, seed: int
+    ) -> Tensors:
+        return {"factor": np.array([self._factor], dtype=np.float32)}
+
+    def scorer(self, submodels: Sequence[Model], state: Tensors) -> Scorer:
+        return _Scaled(submodels[0], float(np.asarray(state["factor"], dtype=np.float32)[0]))
+
+
+def test_what_an_aggregator_learned_is_digested_and_stored(
+    worker: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = Interactions.from_pairs([("u", "a"), ("u", "b"), ("v", "a"), ("v", "b"), ("v", "c"), ("w", "c"), ("w", "d")])
+    engines = []
+    for factor in (1.0, -1.0):
+        method = dataclasses.replace(METHODS["retrain"], aggregator=_Scaling(factor))
+        monkeypatch.setitem(METHODS, "retrain", method)
+        engines.append(Engine(model=WMF(dim=4), seed=1, executor=worker).fit(rows))
+    right, reversed_ = engines
+    lists = [[one.item for one in engine.recommend(["u"])["u"]] for engine in engines]
+    assert lists[0] == lists[1][::-1]
+    assert right.digest != reversed_.digest
+    right.save(tmp_path / "store")
+    loaded = Engine.load(tmp_path / "store")  # by an aggregator that would have learned the opposite
+    assert [one.item for one in loaded.recommend(["u"])["u"]] == lists[0]
+    assert loaded.digest == right.digest

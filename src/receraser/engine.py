@@ -24,12 +24,13 @@ import torch
 
 from receraser import fingerprint
 from receraser.config import EngineConfig, resolve
-from receraser.data.ids import id_text, key_check, pseudonyms
+from receraser.data.ids import IdMap, id_text, key_check, pseudonyms
 from receraser.data.interactions import Histories, Interactions
 from receraser.errors import KeyMismatchError, StoreError, UsageError
-from receraser.evaluation import Evaluation, evaluate
+from receraser.evaluation import SCORE_BLOCK, Evaluation, evaluate
 from receraser.execution.local import LocalExecutor
 from receraser.execution.task import FitTask
+from receraser.fingerprint import Tensors
 from receraser.keys import PUBLIC_KEY
 from receraser.methods import find_method
 from receraser.models.factors import FactorModel
@@ -73,6 +74,7 @@ class _State:
     partition: Partition
     shards: list[Shard]
     submodels: list[Model]
+    aggregate: Tensors
     scorer: Scorer
     facts: list[Mapping[str, object]] = field(default_factory=list)
     environment: Mapping[str, object] = field(default_factory=dict)
@@ -148,8 +150,9 @@ class Engine:
             shards = partition.shards(train, held)
         submodels, facts, environment = self._train(shards, progress)
         with self._timed("aggregate"):
-            scorer = method.aggregator.fit(submodels, train, valid=held, seed=self.config.seed)
-        self._fitted = _State(train, held, partition, shards, submodels, scorer, facts, environment)
+            aggregate = method.aggregator.fit(submodels, train, valid=held, seed=self.config.seed)
+            scorer = method.aggregator.scorer(submodels, aggregate)
+        self._fitted = _State(train, held, partition, shards, submodels, aggregate, scorer, facts, environment)
         return self
 
     def _train(
@@ -214,15 +217,32 @@ class Engine:
             raise UsageError("users and items are lists of ids, not one text; as in recommend(users=['u1'])")
         names = [id_text(user) for user in users]
         histories = self._histories(names, items)
-        scores = state.scorer.scores(histories)  # (n, n_items)
-        seen = self._seen_cells(histories, scores.device) if exclude_seen else None
-        best = top_k(scores, min(k, max(scores.shape[1], 1)), exclude=seen)
+        names += [""] if items is not None else []
         answer: dict[str, list[Recommendation]] = {}
-        for row, name in enumerate([*names, ""] if items is not None else names):
-            known = histories.indptr[row + 1] > histories.indptr[row]
-            chosen = [i for i in best[row].tolist() if i >= 0] if known else []
-            answer[name] = [Recommendation(state.scorer.items_.ids[i], float(scores[row, i])) for i in chosen]
+        for start in range(0, len(names), SCORE_BLOCK):
+            block = histories.part(start, min(start + SCORE_BLOCK, len(names)))
+            lists = self._best(block, min(k, len(state.scorer.items_)), exclude_seen=exclude_seen)
+            answer |= dict(zip(names[start:], lists, strict=False))
         return answer
+
+    def _best(self, histories: Histories, k: int, *, exclude_seen: bool) -> list[list[Recommendation]]:
+        """Return the lists of one block of users; an empty one for a user without rows."""
+        scorer = self._state().scorer
+        if not len(scorer.items_):
+            return [[] for _ in histories.users]
+        scores = scorer.scores(histories)  # (n, n_items)
+        best = top_k(scores, k, exclude=self._seen_cells(histories, scores.device) if exclude_seen else None)
+        values = scores.gather(1, best.clamp(min=0)).tolist()
+        known = np.diff(histories.indptr) > 0
+        return [
+            [Recommendation(scorer.items_.ids[i], v) for i, v in zip(row, own, strict=True) if i >= 0] if there else []
+            for row, own, there in zip(best.tolist(), values, known.tolist(), strict=True)
+        ]
+
+    @property
+    def items(self) -> IdMap:
+        """The items that can be recommended."""
+        return self._state().scorer.items_
 
     def knows(self, user: str | int) -> bool:
         """Say whether the engine holds training rows of a user."""
@@ -289,14 +309,22 @@ class Engine:
         )
 
     @property
+    def facts(self) -> list[Mapping[str, object]]:
+        """What a person may want to know of each submodel's fit: epochs used, the validation curve."""
+        return self._state().facts
+
+    @property
     def digest(self) -> str:
         """SHA-256 over the canonical content of everything: rows, assignment, configuration, weights."""
         state = self._state()
         assignment = {"train": state.partition.train}
         if state.partition.valid is not None:
             assignment["valid"] = state.partition.valid
+        method = find_method(self.config.method)
+        combination = {"partition": method.partitioner.name, "aggregation": method.aggregator.name}
         parts = {
-            "config": fingerprint.of_settings(self.config.as_dict()),
+            "config": fingerprint.of_settings(self.config.as_dict() | combination),
+            "aggregate": fingerprint.of_tensors(state.aggregate),
             "assignment": fingerprint.of_tensors(assignment),
             "train": fingerprint.of_rows(state.train),
             "valid": fingerprint.of_rows(state.valid) if state.valid is not None else "none",
@@ -321,6 +349,7 @@ class Engine:
                     valid=state.valid,
                     partition=state.partition,
                     weights=[model.state() for model in state.submodels],
+                    aggregate=state.aggregate,
                     shards=[vars(report) for report in self.shards],
                     titles={item: title for item, title in self.titles.items() if item in state.train.items},
                     facts=state.facts,
@@ -353,11 +382,9 @@ class Engine:
             self._model().load_state(s.train.users, s.train.items, weights)
             for s, weights in zip(shards, snapshot.weights, strict=True)
         ]
-        aggregator = find_method(self.config.method).aggregator
-        scorer = aggregator.fit(submodels, train, valid=valid, seed=self.config.seed)
-        return _State(
-            train, valid, partition, shards, submodels, scorer, list(snapshot.facts), dict(snapshot.environment)
-        )
+        scorer = find_method(self.config.method).aggregator.scorer(submodels, snapshot.aggregate)
+        facts, environment = list(snapshot.facts), dict(snapshot.environment)
+        return _State(train, valid, partition, shards, submodels, snapshot.aggregate, scorer, facts, environment)
 
 
 def _which_key(public: bool, given: bytes) -> str:

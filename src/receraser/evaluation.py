@@ -2,7 +2,7 @@
 
 Full ranking, no sampled candidates. Only training rows are masked. Held-out items that the model has never seen stay
 in the truth, as misses. Users without a training row cannot be ranked for; they are left out and counted, as are the
-users who have nothing held out. `Protocol` prepares the lookups once, so that a validation after every epoch is cheap.
+users who have nothing held out. `RankingTask` prepares the lookups once, so that validating after every epoch is cheap.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class RankingTask:
         blocks = []
         for start in range(0, len(self.histories), SCORE_BLOCK):
             stop = min(start + SCORE_BLOCK, len(self.histories))
-            scores = score(_slice(self.histories, start, stop))  # (block, n_items)
+            scores = score(self.histories.part(start, stop))  # (block, n_items)
             best = top_k(scores, depth, exclude=_cells(self.histories, start, stop, scores.device))
             wanted = torch.zeros((scores.shape[0], scores.shape[1] + 1), dtype=torch.bool, device=scores.device)
             rows, columns = _cells(self.truth, start, stop, scores.device)
@@ -132,12 +132,7 @@ def evaluate(
     )
 
 
-def _slice(histories: Histories, start: int, stop: int) -> Histories:
-    indptr = histories.indptr[start : stop + 1]
-    return Histories(histories.users[start:stop], indptr - indptr[0], histories.item_index[indptr[0] : indptr[-1]])
-
-
 def _cells(histories: Histories, start: int, stop: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    part = _slice(histories, start, stop)
+    part = histories.part(start, stop)
     rows = np.repeat(np.arange(stop - start), np.diff(part.indptr))
     return torch.from_numpy(rows).to(device), torch.from_numpy(part.item_index).to(device)

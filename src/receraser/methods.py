@@ -19,7 +19,7 @@ class Method:
     Attributes
     ----------
     level
-        What holds after a fit and a forget with this method (L0 to L3, see `docs/guarantee.md`).
+        What holds after a fit and a forget with this method (L0 to L3, see `docs/store.md`).
     """
 
     name: str

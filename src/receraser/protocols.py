@@ -103,8 +103,12 @@ class Aggregator(Protocol):
 
     def fit(
         self, submodels: Sequence[Model], interactions: Interactions, *, valid: Interactions | None, seed: int
-    ) -> Scorer:
-        """Combine the submodels; whatever is learned here is learned from nothing."""
+    ) -> Tensors:
+        """Learn, from nothing, what combines the submodels; {} where nothing is learned. Stored and digested."""
+        ...
+
+    def scorer(self, submodels: Sequence[Model], state: Tensors) -> Scorer:
+        """Put the submodels and what `fit` returned together."""
         ...
 
 

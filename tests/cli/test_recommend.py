@@ -153,3 +153,11 @@ def test_json_is_readable_wherever_it_goes(monkeypatch: pytest.MonkeyPatch, tmp_
             print_json({"日本": "é\U0001f600"})
         assert json.loads(path.read_bytes().decode(encoding)) == {"日本": "é\U0001f600"}
     assert "日本" in (tmp_path / "utf-8").read_text(encoding="utf-8")
+
+
+def test_unknown_items_are_named(cli: Cli, files: Files) -> None:
+    known = Engine.load(files.store).items.ids[0]
+    done = cli("recommend", "--store", files.store, "--items", f"{known},zzz", "--json")
+    assert done.code == 0
+    assert "left out as unknown to this store: zzz" in done.err
+    assert done.json["recommendations"]

@@ -25,7 +25,8 @@ class AggregatorContract(ScorerContract):
 
     def aggregate(self, submodels: Sequence[Model]) -> Scorer:
         world = checkerboard()
-        return self.make().fit(submodels, world.train, valid=world.held_out, seed=1)
+        aggregator = self.make()
+        return aggregator.scorer(submodels, aggregator.fit(submodels, world.train, valid=world.held_out, seed=1))
 
     def scorer(self) -> Scorer:
         return self.aggregate(self.submodels())
@@ -39,6 +40,15 @@ class AggregatorContract(ScorerContract):
         before = [bits(one) for one in submodels]
         self.aggregate(submodels)
         assert [bits(one) for one in submodels] == before
+
+    def test_what_is_learned_is_all_there_is_to_it(self) -> None:
+        """A scorer made again from the submodels and the stored state, by another aggregator, has the same scores."""
+        world, submodels = checkerboard(), self.submodels()
+        state = self.make().fit(submodels, world.train, valid=world.held_out, seed=1)
+        copied = {name: array.copy() for name, array in state.items()}
+        first, again = self.make().scorer(submodels, state), self.make().scorer(self.submodels(), copied)
+        people = batch(self.people(first))
+        assert torch.equal(first.scores(people), again.scores(people))
 
     def test_a_pure_function_of_the_submodels(self) -> None:
         first, again = self.scorer(), self.scorer()

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import os
 import platform
+import subprocess
+import sys
+from importlib import metadata
 from pathlib import Path
 
 import numba
@@ -51,16 +55,33 @@ def test_wide_vectors_are_pinned_where_there_are_any(
     assert (pins.get("NUMBA_CPU_NAME") == "haswell") == expected
 
 
-def test_what_is_recorded_is_what_bits_depend_on() -> None:
+def test_what_is_recorded_is_what_bits_depend_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in pinned_variables(7).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("OMP_NUM_THREADS")
     noted = recorded("cpu")
     assert noted["device"] == "cpu"
-    assert noted["processor"] == platform.machine()
+    assert noted["processor"].startswith(platform.machine())
     assert noted["python"] == platform.python_version()
     for library in (numba, np, scipy, torch):
         assert noted[f"version.{library.__name__}"] == library.__version__
+    assert noted["version.receraser"] == metadata.version("receraser")
     pins = {name.removeprefix("pin."): value for name, value in noted.items() if name.startswith("pin.")}
     assert "NUMBA_NUM_THREADS" not in pins, "the results do not depend on it"
-    assert pins == {name: value for name, value in pinned_variables(7).items() if name != "NUMBA_NUM_THREADS"}
+    wanted = {name: value for name, value in pinned_variables(7).items() if name != "NUMBA_NUM_THREADS"}
+    assert pins == wanted | {"OMP_NUM_THREADS": "not set"}, "noted as it is, not as it should be"
+
+
+@pytest.mark.skipif("ATEN_CPU_CAPABILITY" not in pinned_variables(1), reason="this CPU has one kind of vectors only")
+def test_the_probe_tells_code_paths_apart() -> None:
+    def probe(capability: str) -> str:
+        code = "from receraser.execution.environment import recorded; print(recorded('cpu')['probe'])"
+        variables = worker_variables(1, os.environ) | {"ATEN_CPU_CAPABILITY": capability}
+        return subprocess.run(
+            [sys.executable, "-c", code], env=variables, capture_output=True, check=True, text=True
+        ).stdout
+
+    assert probe("avx2") == probe("avx2") != probe("default")
 
 
 def test_a_library_that_is_not_there_is_noted_as_such() -> None:

@@ -163,3 +163,18 @@ def test_a_diverging_fit_is_an_error() -> None:
     rows = Interactions.from_pairs([("u", "a"), ("u", "b"), ("v", "a")])
     with pytest.raises(TrainingError, match="learning_rate"):
         WMF(solver="adagrad", dim=4, learning_rate=1e30, n_epochs=3).fit(rows)
+
+
+@pytest.mark.parametrize("solver", ["als", "adagrad"])
+def test_torchs_threads_change_nothing_on_tables_large_enough_to_be_shared_out(solver: str) -> None:
+    rows = random_rows(3000, 400, 0.02, seed=5)
+    kept = torch.get_num_threads()
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        try:
+            found.append(bits(WMF(dim=64, solver=solver, n_sweeps=2, n_epochs=2).fit(rows, seed=1)))
+            assert torch.get_num_threads() == threads, "the caller's setting is restored"
+        finally:
+            torch.set_num_threads(kept)
+    assert found[0] == found[1]

@@ -29,6 +29,7 @@ def snapshot_of(word: str = "a", *, valid: bool = True) -> Snapshot:
         valid=held if valid else None,
         partition=Partition(SHARDS, of_train, np.zeros(len(held), dtype=np.int32) if valid else None),
         weights=[{"user_vectors": rng.random((2, 2), dtype=np.float32) + ord(word[0]) + k} for k in range(SHARDS)],
+        aggregate={"weight": np.full(SHARDS, ord(word[0]), dtype=np.float32)},
         shards=[{"id": k, "rows": k, "users": k, "items": k, "digest": f"{word}{k}"} for k in range(SHARDS)],
         titles={f"{word}-item0": f"The {word} title"},
         facts=[{"sweeps": k} for k in range(SHARDS)],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from receraser.data.interactions import Interactions
+from receraser.fingerprint import Tensors
 from receraser.protocols import Model, Scorer
 
 __all__ = ["Alone"]
@@ -20,12 +21,16 @@ class Alone:
 
     def fit(
         self,
-        submodels: Sequence[Model],
+        submodels: Sequence[Model],  # noqa: ARG002
         interactions: Interactions,  # noqa: ARG002
         *,
         valid: Interactions | None,  # noqa: ARG002
         seed: int,  # noqa: ARG002
-    ) -> Scorer:
+    ) -> Tensors:
+        """Return nothing: there is nothing to learn."""
+        return {}
+
+    def scorer(self, submodels: Sequence[Model], state: Tensors) -> Scorer:  # noqa: ARG002
         """Return the submodel."""
         (only,) = submodels
         return only

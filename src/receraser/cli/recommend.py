@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from receraser.cli import options
-from receraser.cli.console import print_json, print_table, say
+from receraser.cli.console import print_json, print_table, say, warn
 
 if TYPE_CHECKING:
     from receraser.engine import Recommendation
@@ -36,6 +36,9 @@ def recommend(
     users = [options.id_given(one, "--user") for one in user]
     liked = None if items is None else [options.id_given(part.strip(), "--items") for part in items.split(",")]
     engine = open_store(store, keys)
+    strange = [item for item in liked or [] if item not in engine.items]
+    if strange and len(strange) < len(liked or []):
+        warn(f"left out as unknown to this store: {', '.join(strange)}")
     answer = engine.recommend(users, k=k, items=liked)
     for name, found in answer.items():
         if not found:

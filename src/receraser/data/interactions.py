@@ -256,6 +256,11 @@ class Histories:
     def __len__(self) -> int:
         return len(self.users)
 
+    def part(self, start: int, stop: int) -> Histories:
+        """Return the users from `start` up to `stop`."""
+        indptr = self.indptr[start : stop + 1]
+        return Histories(self.users[start:stop], indptr - indptr[0], self.item_index[indptr[0] : indptr[-1]])
+
 
 def _compact(ids: Sequence[str], index: NDArray[np.integer]) -> tuple[IdMap, Index]:
     """Drop ids no row uses, order the rest canonically, and renumber the rows."""

@@ -7,6 +7,7 @@ CPU and CUDA are different environments; so are different versions of the librar
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Mapping
 from importlib import metadata
@@ -30,17 +31,9 @@ _FIXED_CUDA = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 _SPEED_ONLY = {"OMP_WAIT_POLICY": "PASSIVE"}  # threads that spin while they wait starve a busy machine
 # What the libraries that compute would otherwise take from the caller's environment.
 _NOT_INHERITED = (
-    "ATEN_",
-    "CUBLAS_",
-    "GOMP_",
-    "KMP_",
-    "MKL_",
-    "NPY_",
-    "NUMBA_",
-    "OMP_",
-    "OPENBLAS_",
-    "PYTHON",
-    "TORCH_",
+    *("ATEN_", "PYTORCH_", "TORCH_", "NVIDIA_TF32_", "TRITON_", "CUBLAS_"),
+    *("DNNL_", "ONEDNN_", "MKL_", "OPENBLAS_", "GOMP_", "KMP_", "OMP_"),
+    *("NPY_", "NUMBA_", "PYTHON"),
 )
 _INHERITED = ("NUMBA_CACHE_DIR", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
 
@@ -67,13 +60,48 @@ def _has_avx2() -> bool:
 
 
 def recorded(device: str) -> Mapping[str, str]:
-    """Return what a store notes about where its weights were computed. Called inside the worker."""
+    """Return what a store notes about where its weights were computed. Called inside the worker.
+
+    The pins are read from the environment as it is, not as it should be. `probe` is the SHA-256 of a few small
+    computations: two places that differ in it do not give the same bits, whatever else they have in common.
+    """
     import torch
 
-    versions = {f"version.{name}": _version(name) for name in ("numba", "numpy", "scipy", "torch")}
-    pins = {f"pin.{name}": value for name, value in sorted(pinned_variables(1).items()) if "NUMBA_NUM" not in name}
-    place = torch.cuda.get_device_name() if device == "cuda" else platform.machine()
-    return {"device": device, "processor": place, "python": platform.python_version(), **versions, **pins}
+    packages = ["llvmlite", "numba", "numpy", "receraser", "scipy", "torch"] + ["triton"] * (device == "cuda")
+    versions = {f"version.{name}": _version(name) for name in packages}
+    names = [name for name in pinned_variables(1) if name != "NUMBA_NUM_THREADS"]
+    pins = {f"pin.{name}": os.environ.get(name, "not set") for name in sorted(names)}
+    cuda = {"version.cuda": str(torch.version.cuda)} if device == "cuda" else {}
+    place = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} {_vendor()}".strip()
+    about = {"device": device, "processor": place, "python": platform.python_version(), "probe": _probe(device)}
+    return about | versions | cuda | pins
+
+
+def _probe(device: str) -> str:
+    """Return the SHA-256 of small computations of the kinds that models are made of."""
+    import torch
+
+    from receraser.fingerprint import of_tensors
+    from receraser.seeds import id_counters, normal
+
+    x = torch.from_numpy(normal(1, id_counters(str(i) for i in range(257)), 67)).to(device)
+    results = {
+        "product": x.T @ x,
+        "softplus": torch.nn.functional.softplus(x),
+        "exp": torch.exp(x),
+        "root": (x.square() + 1.0).sqrt(),
+        "sum": x.sum(dim=0),
+    }
+    return of_tensors({name: result.cpu().numpy() for name, result in results.items()})
+
+
+def _vendor() -> str:
+    """Return the CPU's maker, where Linux tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
 
 
 def _version(package: str) -> str:

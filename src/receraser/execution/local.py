@@ -61,8 +61,10 @@ class LocalExecutor:
         try:
             for worker in self._workers:
                 worker.send("warm", {"model": model, "hyperparameters": dict(hyperparameters)}, {})
-            for worker in self._workers:
-                self._environment = worker.receive(None)[1]
+            answers = [worker.receive(None)[1] for worker in self._workers]
+            if any(answer != answers[0] for answer in answers):
+                raise errors.TrainingError("the workers found themselves in different environments; try again")
+            self._environment = answers[0]
         except BaseException:
             self.close(kill=True)  # other workers' answers lie unread in their pipes and would be taken for later ones
             raise

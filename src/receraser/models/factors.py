@@ -7,6 +7,8 @@ least squares in the space of the items (`training.least_squares`).
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -23,7 +25,7 @@ from receraser.protocols import Progress
 from receraser.seeds import derive, id_counters, normal
 from receraser.training.least_squares import fold_in
 
-__all__ = ["VALIDATION_METRIC", "FactorModel", "initial_vectors", "score_blocks", "torch_device"]
+__all__ = ["VALIDATION_METRIC", "FactorModel", "initial_vectors", "one_torch_thread", "score_blocks", "torch_device"]
 
 VALIDATION_METRIC = "ndcg@20"
 _AT_LEAST_ONE = ("dim", "batch_size", "validate_every", "n_negatives")
@@ -185,6 +187,17 @@ def score_blocks(users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
             block = torch.cat([block, block.new_zeros((SCORE_BLOCK - block.shape[0], block.shape[1]))])
         blocks.append(block @ items.T)
     return torch.cat(blocks)[:n] if blocks else users.new_zeros((0, items.shape[0]))
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Let torch compute with one thread meanwhile: its matrix products sum in another order with two."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def initial_vectors(ids: IdMap, dim: int, scale: float, seed: int, purpose: str) -> Vectors:

@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 import torch
 
 from receraser.data.interactions import Interactions
-from receraser.models.factors import FactorModel, Validation, initial_vectors, torch_device
+from receraser.models.factors import FactorModel, Validation, initial_vectors, one_torch_thread, torch_device
 from receraser.protocols import Progress
 from receraser.training.batches import Triples
 from receraser.training.loop import train
@@ -57,6 +57,7 @@ class PairwiseModel(FactorModel):
     patience: int = 10
     validate_every: int = 5
 
+    @one_torch_thread()
     def fit(
         self,
         interactions: Interactions,

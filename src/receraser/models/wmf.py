@@ -14,7 +14,7 @@ import torch
 
 from receraser.data.interactions import Interactions
 from receraser.errors import UsageError
-from receraser.models.factors import FactorModel, Validation, initial_vectors, torch_device
+from receraser.models.factors import FactorModel, Validation, initial_vectors, one_torch_thread, torch_device
 from receraser.protocols import Progress
 from receraser.seeds import derive, draw_torch
 from receraser.training.batches import UserBatches
@@ -70,6 +70,7 @@ class WMF(FactorModel):
         if self.dropout >= 1:
             raise UsageError(f"wmf: dropout is {self.dropout}; expected less than 1: something must be left")
 
+    @one_torch_thread()
     def fit(
         self,
         interactions: Interactions,

@@ -46,6 +46,7 @@ class Snapshot:
     valid: Interactions | None
     partition: Partition
     weights: Sequence[Tensors]
+    aggregate: Tensors
     shards: Sequence[Mapping[str, object]]
     titles: Mapping[str, str]
     facts: Sequence[Mapping[str, object]]
@@ -88,6 +89,7 @@ def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, replace: bool) 
                 "level": snapshot.level,
                 "pseudonyms": {"key_check": snapshot.key_check, "public_key": snapshot.public_key},
                 "shards": shards,
+                "aggregate": put(encode_tensors(snapshot.aggregate)) if snapshot.aggregate else None,
                 "titles": put(encode_titles(snapshot.titles)) if snapshot.titles else None,
                 "environment": dict(snapshot.environment),
                 "files": sizes,
@@ -132,6 +134,7 @@ def _snapshot(store: DirectoryStore, manifest: Mapping[str, object]) -> Snapshot
     if all(one["valid"] is not None for one in files):
         valid, of_valid = _union([decode_rows(get(one["valid"])) for one in files])
     weights = [decode_tensors(get(one["weights"])) for one in files]
+    learned = {} if manifest["aggregate"] is None else decode_tensors(get(_typed(manifest, "aggregate", str)))
     titles = {} if manifest["titles"] is None else decode_titles(get(_typed(manifest, "titles", str)))
     if unread:
         raise ValueError("files that nothing refers to")
@@ -145,6 +148,7 @@ def _snapshot(store: DirectoryStore, manifest: Mapping[str, object]) -> Snapshot
         valid=valid,
         partition=Partition(len(shards), of_train, of_valid),
         weights=weights,
+        aggregate=learned,
         shards=[{key: shard[key] for key in ("id", "rows", "users", "items", "digest")} for shard in shards],
         titles=titles,
         facts=[_typed(shard, "facts", dict) for shard in shards],

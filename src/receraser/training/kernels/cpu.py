@@ -21,12 +21,17 @@ Float32 = NDArray[np.float32]
 LANES = 16
 
 
-def _compiled(function: F) -> F:
-    return cast("F", numba.njit(cache=True, nogil=True)(function))
+def _compiled(function: F, *, parallel: bool = False) -> F:
+    """Compile on first use; keep the machine code for the next process where there is a place for it."""
+    try:
+        compiled = numba.njit(cache=True, nogil=True, parallel=parallel)(function)
+    except RuntimeError:  # no folder that numba may write to
+        compiled = numba.njit(nogil=True, parallel=parallel)(function)
+    return cast("F", compiled)
 
 
 def _parallel(function: F) -> F:
-    return cast("F", numba.njit(cache=True, nogil=True, parallel=True)(function))
+    return _compiled(function, parallel=True)
 
 
 @_compiled
