@@ -5,7 +5,7 @@
 
 READY := .venv/.ready
 
-.PHONY: demo test check format lock clean
+.PHONY: demo test check format docs lock clean
 
 demo: $(READY)
 	.venv/bin/receraser demo
@@ -21,6 +21,10 @@ check: $(READY)
 format: $(READY)
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
+
+# The page of the command line, from the commands' own help.
+docs: $(READY)
+	.venv/bin/python tools/cli_docs.py
 
 # What the lock file pins: everything but torch, which is never resolved together with the rest.
 lock: $(READY)

@@ -101,23 +101,11 @@ def fit(
     seconds = {"read": read_seconds, **engine.seconds}
     seconds["total"] = sum(seconds.values())
     if as_json:
-        print_json(
-            {
-                "digest": engine.digest,
-                "level": engine.level,
-                "method": chosen.method,
-                "model": chosen.model,
-                "shards": [vars(shard) for shard in engine.shards],
-                "seconds": {name: round(value, 4) for name, value in seconds.items()},
-                "data": describe(train.report),
-            }
-        )
+        print_json(_document(engine, seconds) | {"data": describe(train.report)})
         return
     for stage, value in seconds.items():
         say(f"  {stage:<10} {value:8.2f} s")
     say(f"published in {store}, digest {engine.digest[:16]}..., level {engine.level}")
-    if keys is None:
-        warn("users go by pseudonyms made with a public key; for personal data, give a folder with --keys")
     _say_what_next(store, keys, rows.users.ids[0])
 
 
@@ -149,8 +137,22 @@ def _engine(chosen: EngineConfig, keys: Path | None) -> Engine:
     return engine
 
 
+def _document(engine: Engine, seconds: dict[str, float]) -> dict[str, object]:
+    """Return what scripts depend on: these keys, in this order."""
+    return {
+        "digest": engine.digest,
+        "level": engine.level,
+        "method": engine.config.method,
+        "model": engine.config.model,
+        "shards": [vars(shard) for shard in engine.shards],
+        "seconds": {name: round(value, 4) for name, value in seconds.items()},
+    }
+
+
 def _say_what_next(store: Path, keys: Path | None, user: str) -> None:
     """Give a command to try; it names a user only where ids are no secret."""
+    if keys is None:
+        warn("users go by pseudonyms made with a public key; for personal data, give a folder with --keys")
     secret = "" if keys is None else f" --keys {shlex.quote(str(keys))}"
     somebody = shlex.quote(user) if keys is None else "U"
     say(f"next: receraser recommend --store {shlex.quote(str(store))}{secret} --user {somebody}")

@@ -21,7 +21,6 @@ from receraser.errors import DataError
 __all__ = ["Histories", "Interactions"]
 
 Index = NDArray[np.int32]
-_NO_ITEMS: Index = np.empty(0, dtype=np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,12 +237,19 @@ class Histories:
     @classmethod
     def of(cls, users: Sequence[str], interactions: Interactions, items: IdMap) -> Histories:
         """Look up the rows of some users, in the vocabulary `items`; an unknown user has none."""
-        to_items = items.indices(interactions.items.ids)
-        lists = []
-        for u in interactions.users.indices(users):
-            own = interactions.item_index[interactions.indptr[u] : interactions.indptr[u + 1]] if u >= 0 else _NO_ITEMS
-            lists.append(np.sort(to_items[own]))
-        return cls.from_lists(users, lists)
+        to_items = items.indices(interactions.items.ids)  # ascending where known: both vocabularies are sorted
+        rows = interactions.users.indices(users)
+        known = rows >= 0
+        lengths = np.zeros(len(rows), dtype=np.int64)
+        lengths[known] = np.diff(interactions.indptr)[rows[known]]
+        owner = np.repeat(np.arange(len(rows)), lengths)
+        first = interactions.indptr[:-1][rows[known]] if len(interactions) else np.empty(0, dtype=np.int64)
+        before = np.cumsum(lengths) - lengths
+        entry = np.arange(len(owner)) - np.repeat(before, lengths) + np.repeat(first, lengths[known])
+        found = to_items[interactions.item_index[entry]]
+        owner, found = owner[found >= 0], found[found >= 0]
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(rows)))]).astype(np.int64)
+        return cls(tuple(users), indptr, found)
 
     @classmethod
     def from_lists(cls, users: Sequence[str], lists: Sequence[NDArray[np.int64]]) -> Histories:
