@@ -19,15 +19,14 @@ from numpy.typing import NDArray
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Histories, Interactions
 from receraser.errors import TrainingError, UsageError
-from receraser.evaluation import SCORE_BLOCK, RankingTask
+from receraser.evaluation import SCORE_BLOCK
 from receraser.fingerprint import Tensors
 from receraser.protocols import Progress
 from receraser.seeds import derive, id_counters, normal
 from receraser.training.least_squares import fold_in
 
-__all__ = ["VALIDATION_METRIC", "FactorModel", "initial_vectors", "one_torch_thread", "score_blocks", "torch_device"]
+__all__ = ["FactorModel", "initial_vectors", "one_torch_thread", "score_blocks", "torch_device"]
 
-VALIDATION_METRIC = "ndcg@20"
 _AT_LEAST_ONE = ("dim", "batch_size", "validate_every", "n_negatives")
 
 Vectors = NDArray[np.float32]
@@ -147,30 +146,6 @@ class FactorModel:
             raise TrainingError(
                 f"{self.name}: a learned vector is no number; try a smaller learning_rate or a stronger regularization"
             )
-
-
-class Validation:
-    """Scores the shard's own held-out rows while a model trains."""
-
-    def __init__(self, train: Interactions, valid: Interactions, device: torch.device) -> None:
-        self._task = RankingTask(train.items, train, valid)
-        self._rows = torch.from_numpy(train.users.indices(self._task.histories.users)).to(device)
-
-    def __bool__(self) -> bool:
-        return len(self._rows) > 0
-
-    def __call__(self, users: torch.Tensor, items: torch.Tensor) -> float:
-        """Return the validation metric of these vectors."""
-        vectors = users.detach()[self._rows]
-        done = 0
-
-        def score(histories: Histories) -> torch.Tensor:
-            nonlocal done
-            block = vectors[done : done + len(histories)]
-            done += len(histories)
-            return score_blocks(block, items.detach())
-
-        return self._task.metric(score, VALIDATION_METRIC)
 
 
 def score_blocks(users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:

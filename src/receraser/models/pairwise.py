@@ -13,10 +13,10 @@ from typing import ClassVar, Self
 import torch
 
 from receraser.data.interactions import Interactions
-from receraser.models.factors import FactorModel, Validation, initial_vectors, one_torch_thread, torch_device
+from receraser.models.descent import descend
+from receraser.models.factors import FactorModel, initial_vectors, one_torch_thread, torch_device
 from receraser.protocols import Progress
 from receraser.training.batches import Triples
-from receraser.training.loop import train
 from receraser.training.losses import bpr, l2
 from receraser.training.optimizers import Adagrad, Adam
 from receraser.training.sparse import gather
@@ -74,25 +74,17 @@ class PairwiseModel(FactorModel):
         )
         propagate = self._propagation(interactions, device)
         objective = _Pairwise(self, interactions, seed, p, q, propagate)
-        validation = Validation(interactions, valid, device) if valid is not None else None
-
-        def validate() -> float:
-            assert validation is not None
-            with torch.no_grad():
-                return validation(*propagate(p, q))
-
-        log = train(
+        self.facts_ = descend(
+            self,
             objective,
             self.optimizer(objective.parameters, self.learning_rate),
-            n_epochs=self.n_epochs,
-            validate=validate if validation else None,
-            validate_every=self.validate_every,
-            patience=self.patience,
+            rows=interactions,
+            valid=valid,
+            vectors=lambda: propagate(p, q),
             progress=progress,
         )
         with torch.no_grad():
             self._take(interactions, *propagate(p, q))
-        self.facts_ = {"epochs": log.epochs_run, "best_epoch": log.best_epoch, "validation": log.curve}
         return self
 
     def _propagation(self, interactions: Interactions, device: torch.device) -> Propagate:

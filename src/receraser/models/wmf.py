@@ -14,12 +14,12 @@ import torch
 
 from receraser.data.interactions import Interactions
 from receraser.errors import UsageError
-from receraser.models.factors import FactorModel, Validation, initial_vectors, one_torch_thread, torch_device
+from receraser.models.descent import descend
+from receraser.models.factors import FactorModel, initial_vectors, one_torch_thread, torch_device
 from receraser.protocols import Progress
 from receraser.seeds import derive, draw_torch
 from receraser.training.batches import UserBatches
 from receraser.training.least_squares import Problem, pad
-from receraser.training.loop import train
 from receraser.training.losses import non_sampling
 from receraser.training.optimizers import Adagrad
 from receraser.training.sparse import gather
@@ -88,7 +88,11 @@ class WMF(FactorModel):
             self.facts_ = {"sweeps": self.n_sweeps}
         else:
             p, q = torch.from_numpy(users).to(device), torch.from_numpy(items).to(device)
-            self._descend(interactions, valid, seed, p, q, progress)
+            objective = _NonSampling(self, interactions, seed, p, q)
+            optimizer = Adagrad(objective.parameters, self.learning_rate)
+            self.facts_ = descend(
+                self, objective, optimizer, rows=interactions, valid=valid, vectors=lambda: (p, q), progress=progress
+            )
         self._take(interactions, p, q)
         return self
 
@@ -106,28 +110,6 @@ class WMF(FactorModel):
             if progress is not None:
                 progress("sweeps", sweep + 1, self.n_sweeps)
         return p, q
-
-    def _descend(
-        self,
-        rows: Interactions,
-        valid: Interactions | None,
-        seed: int,
-        p: torch.Tensor,
-        q: torch.Tensor,
-        progress: Progress | None,
-    ) -> None:
-        objective = _NonSampling(self, rows, seed, p, q)
-        validation = Validation(rows, valid, p.device) if valid is not None else None
-        log = train(
-            objective,
-            Adagrad(objective.parameters, self.learning_rate),
-            n_epochs=self.n_epochs,
-            validate=(lambda: validation(p, q)) if validation else None,
-            validate_every=self.validate_every,
-            patience=self.patience,
-            progress=progress,
-        )
-        self.facts_ = {"epochs": log.epochs_run, "best_epoch": log.best_epoch, "validation": log.curve}
 
     def _fold_in_settings(self) -> tuple[float, float]:
         return self.missing_weight, self.regularization

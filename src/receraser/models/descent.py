@@ -1,0 +1,92 @@
+"""Training by gradient descent, as BPR, LightGCN and WMF's second solver do it: the loop, and its validation.
+
+The epoch whose weights are kept is the one that ranks the shard's own held-out rows best. They choose it and do nothing
+else; without any, the preset number of epochs runs to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+
+from receraser.data.interactions import Histories, Interactions
+from receraser.evaluation import RankingTask
+from receraser.models.factors import score_blocks
+from receraser.protocols import Progress
+from receraser.training.loop import Objective, train
+from receraser.training.optimizers import Optimizer
+
+__all__ = ["VALIDATION_METRIC", "Validation", "descend"]
+
+VALIDATION_METRIC = "ndcg@20"
+
+
+class Schedule(Protocol):
+    """The hyperparameters that say how long a model trains."""
+
+    n_epochs: int
+    validate_every: int
+    patience: int
+
+
+def descend(
+    schedule: Schedule,
+    objective: Objective,
+    optimizer: Optimizer,
+    *,
+    rows: Interactions,
+    valid: Interactions | None,
+    vectors: Callable[[], tuple[torch.Tensor, torch.Tensor]],
+    progress: Progress | None,
+) -> dict[str, object]:
+    """Train the objective's parameters in place; return the facts of the training.
+
+    Parameters
+    ----------
+    vectors
+        Returns the user and item vectors that the parameters stand for at the moment.
+    """
+    device = objective.parameters[0].device
+    validation = Validation(rows, valid, device) if valid is not None else None
+
+    def validate() -> float:
+        assert validation is not None
+        with torch.no_grad():
+            return validation(*vectors())
+
+    log = train(
+        objective,
+        optimizer,
+        n_epochs=schedule.n_epochs,
+        validate=validate if validation else None,
+        validate_every=schedule.validate_every,
+        patience=schedule.patience,
+        progress=progress,
+    )
+    return {"epochs": log.epochs_run, "best_epoch": log.best_epoch, "validation": log.curve}
+
+
+class Validation:
+    """Scores the shard's own held-out rows while a model trains."""
+
+    def __init__(self, train: Interactions, valid: Interactions, device: torch.device) -> None:
+        self._task = RankingTask(train.items, train, valid)
+        self._rows = torch.from_numpy(train.users.indices(self._task.histories.users)).to(device)
+
+    def __bool__(self) -> bool:
+        return len(self._rows) > 0
+
+    def __call__(self, users: torch.Tensor, items: torch.Tensor) -> float:
+        """Return the validation metric of these vectors."""
+        vectors = users.detach()[self._rows]
+        done = 0
+
+        def score(histories: Histories) -> torch.Tensor:
+            nonlocal done
+            block = vectors[done : done + len(histories)]
+            done += len(histories)
+            return score_blocks(block, items.detach())
+
+        return self._task.metric(score, VALIDATION_METRIC)
