@@ -228,6 +228,11 @@ def test_secret_keys(cli: Cli, files: Files, tmp_path: Path) -> None:
     assert "cannot be used" in done.message
 
 
+def _hear_interrupts() -> None:
+    """Undo what a process inherits when the tests themselves run in the background: interrupts ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupt_leaves_the_old_store_and_no_worker(files: Files, tmp_path: Path) -> None:
     """Ctrl-C in a real process, once its worker has been started."""
     store = tmp_path / "s"
@@ -236,18 +241,24 @@ def test_an_interrupt_leaves_the_old_store_and_no_worker(files: Files, tmp_path:
     # More epochs than anybody waits for.
     command = [sys.executable, "-m", "receraser", "fit", str(files.train), "--store", str(store), "--replace"]
     settings = ["--model", "bpr", "--set", "n_epochs=100000000"]
-    process = subprocess.Popen([*command, *settings], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        [*command, *settings], stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=_hear_interrupts
+    )
     assert process.stderr is not None
-    assert process.stderr.readline().startswith("192 interactions")
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    deadline = time.monotonic() + 30
-    while not children.read_text() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    (child,) = children.read_text().split()
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 130
-    assert process.stderr.read().splitlines() == ["interrupted"]
-    process.stderr.close()
+    try:
+        assert process.stderr.readline().startswith("192 interactions")
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        deadline = time.monotonic() + 60
+        while not children.read_text() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        (child,) = children.read_text().split()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+        assert process.stderr.read().splitlines() == ["interrupted"]
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
     while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not Path(f"/proc/{child}").exists()
