@@ -651,3 +651,19 @@ def test_bad_titles(save: Save, name: str, content: str | bytes, why: str, line:
 def test_quoted_fields_come_back_as_they_were(fields: list[str]) -> None:
     line = ",".join('"' + field.replace('"', '""') + '"' for field in fields)
     assert split_fields(line, ",") == fields
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz", "rows.txt", "rows.txt.gz", "rows.parquet"])
+def test_progress_goes_up_to_the_whole_file(name: str, tmp_path: Path) -> None:
+    rows = Interactions.from_pairs([(f"user{u}", f"item{i}") for u in range(300) for i in range(u % 7, 300, 3)])
+    path = tmp_path / name
+    if name.endswith(".parquet"):
+        pq.write_table(pa.table({"user": [u for u, _ in rows.pairs()], "item": [i for _, i in rows.pairs()]}), path)
+        whole = len(rows)
+    else:
+        (write_lines if ".txt" in name else write_csv)(path, rows)
+        whole = path.stat().st_size
+    seen: list[tuple[int, int]] = []
+    assert read(path, progress=lambda done, total: seen.append((done, total))).interactions == rows
+    assert seen[-1] == (whole, whole)
+    assert seen == sorted(seen)

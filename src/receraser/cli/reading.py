@@ -19,13 +19,14 @@ def read_for(
     keep_timestamps: bool = False,
 ) -> ReadResult:
     """Read a file by the options of the command line; bad rows that were left out are listed."""
-    with Bar(f"reading {path.name}"):
+    with Bar(f"reading {path.name}") as bar:
         result = read(
             path,
             columns=None if columns is None else parse_columns(columns),
             min_rating=min_rating,
             skip_bad_rows=skip_bad_rows,
             keep_timestamps=keep_timestamps,
+            progress=lambda done, total: bar.update(f"reading {path.name}", done, total),
         )
     report = result.report
     if report.bad_rows:

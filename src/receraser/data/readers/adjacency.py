@@ -25,7 +25,7 @@ def parse_adjacency(path: Path, options: Options) -> Table:
         raise DataError("timestamps are to be kept, but adjacency lines hold none", path=str(path))
     gathered = Gatherer(path, options)
     seen = False
-    for line, raw in lines(path, MAX_ADJACENCY_BYTES):
+    for line, raw in lines(path, MAX_ADJACENCY_BYTES, options.progress):
         try:
             # not str.split(): that would also cut at control characters and at spaces inside non-ASCII ids
             ids = [name for name in decoded(raw).replace("\t", " ").split(" ") if name]

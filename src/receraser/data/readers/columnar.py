@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from receraser.data.ids import MAX_ID_BYTES, id_problem
 from receraser.data.readers.delimited import Plan
 from receraser.data.readers.formats import Options
-from receraser.data.readers.lines import MAX_ROW_BYTES, blocks, too_long
+from receraser.data.readers.lines import MAX_ROW_BYTES, Progress, blocks, too_long
 from receraser.data.readers.rows import Table, number
 from receraser.errors import DataError
 
@@ -118,7 +118,7 @@ def parse_columnar(path: Path, plan: Plan, options: Options) -> Table | None:
     gathered = ColumnGatherer(options)
     layout = plan.layout
     try:
-        for block in _line_blocks(path, plan.header_line):
+        for block in _line_blocks(path, plan.header_line, options.progress):
             if not _plain(block, plan):
                 return None
             columns = _parsed(block, plan)
@@ -131,11 +131,11 @@ def parse_columnar(path: Path, plan: Plan, options: Options) -> Table | None:
     return gathered.table()
 
 
-def _line_blocks(path: Path, header_line: int) -> Iterator[bytes]:
+def _line_blocks(path: Path, header_line: int, progress: Progress | None) -> Iterator[bytes]:
     """Yield the file in blocks of whole lines, without the lines up to the header."""
     tail = b""
     first = True
-    for block in chain(blocks(path, _BLOCK_BYTES), [b""]):
+    for block in chain(blocks(path, _BLOCK_BYTES, progress), [b""]):
         whole = tail + block
         cut = whole.rfind(b"\n") + 1 if block else len(whole)
         whole, tail = whole[:cut], whole[cut:]

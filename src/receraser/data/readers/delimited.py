@@ -99,7 +99,7 @@ def parse_delimited(path: Path, plan: Plan, options: Options) -> Table:
     layout = plan.layout
     split = _splitter(plan.format)
     gathered = Gatherer(path, options)
-    for line, raw in lines(path):
+    for line, raw in lines(path, progress=options.progress):
         if not raw or line <= plan.header_line:
             continue
         try:

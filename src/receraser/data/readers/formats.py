@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from receraser.data.readers.lines import Progress
 from receraser.errors import DataError, UsageError
 
 __all__ = ["KNOWN", "Format", "Options", "format_of", "require_file"]
@@ -59,6 +60,7 @@ class Options:
     min_rating: float | None = None
     skip_bad_rows: bool = False
     keep_timestamps: bool = False
+    progress: Progress | None = None
 
     def __post_init__(self) -> None:
         if self.min_rating is not None and not math.isfinite(self.min_rating):

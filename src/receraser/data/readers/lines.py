@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BufferedReader
 from pathlib import Path
 
 from receraser.errors import DataError
 
-__all__ = ["MAX_ADJACENCY_BYTES", "MAX_ROW_BYTES", "blocks", "decoded", "lines", "too_long"]
+__all__ = ["MAX_ADJACENCY_BYTES", "MAX_ROW_BYTES", "Progress", "blocks", "decoded", "lines", "too_long"]
 
 MAX_ROW_BYTES = 64 * 1024
 MAX_ADJACENCY_BYTES = 16 * 1024 * 1024
@@ -22,24 +22,29 @@ _BLOCK_BYTES = 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
 
+Progress = Callable[[int, int], None]
+"""`progress(done, total)`: bytes of the file as it lies on disk; for Parquet, rows."""
 
-def _opened(path: Path) -> gzip.GzipFile | BufferedReader:
+
+def _unpacked(path: Path, file: BufferedReader) -> gzip.GzipFile | BufferedReader:
     if not path.name.lower().endswith(".gz"):
-        return path.open("rb")
-    with path.open("rb") as file:
-        magic = file.read(2)
+        return file
+    magic = file.peek(2)[:2]
     if magic and magic != _GZIP_MAGIC:
         raise DataError("the name says gzip, but the bytes are something else", path=str(path))
-    return gzip.open(path, "rb")
+    return gzip.GzipFile(fileobj=file, mode="rb")
 
 
-def blocks(path: Path, size: int = _BLOCK_BYTES) -> Iterator[bytes]:
+def blocks(path: Path, size: int = _BLOCK_BYTES, progress: Progress | None = None) -> Iterator[bytes]:
     """Yield the (unpacked) bytes of a file, `size` at a time, without a byte order mark and free of NUL."""
     line = 1
     first = True
     try:
-        with _opened(path) as stream:
+        with path.open("rb") as file, _unpacked(path, file) as stream:
+            total = path.stat().st_size
             while block := stream.read(size):
+                if progress is not None:
+                    progress(file.tell(), total)
                 if first:
                     _refuse_hidden_gzip(path, block)
                     block = block.removeprefix(_BOM)
@@ -60,11 +65,11 @@ def _refuse_hidden_gzip(path: Path, block: bytes) -> None:
         raise DataError("the file is gzip (twice, if the name ends in .gz); name it so or unpack it", path=str(path))
 
 
-def lines(path: Path, limit: int = MAX_ROW_BYTES) -> Iterator[tuple[int, bytes]]:
+def lines(path: Path, limit: int = MAX_ROW_BYTES, progress: Progress | None = None) -> Iterator[tuple[int, bytes]]:
     """Yield (line number, bytes without the line's end) for every line, blank ones too; memory stays near `limit`."""
     tail = b""
     number = 0
-    for block in blocks(path):
+    for block in blocks(path, progress=progress):
         parts = (tail + block).split(b"\n")
         tail = parts.pop()
         for part in parts:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from receraser.data.readers.columnar import ColumnGatherer, encoded
 from receraser.data.readers.columns import Layout, layout_of
 from receraser.data.readers.formats import Format, Options
-from receraser.data.readers.lines import decoded
+from receraser.data.readers.lines import Progress, decoded
 from receraser.data.readers.rows import Gatherer, Table, finite, require_columns
 from receraser.errors import DataError, UsageError
 
@@ -100,12 +100,16 @@ def _check_number_type(field: pa.Field, *, time: bool) -> None:
         raise DataError(f"the column {field.name!r} is of type {kind}; numbers are expected")
 
 
-def _batches(file: pq.ParquetFile, layout: Layout) -> Iterator[dict[int, pa.Array]]:
+def _batches(file: pq.ParquetFile, layout: Layout, progress: Progress | None = None) -> Iterator[dict[int, pa.Array]]:
     """Yield the columns that have a role, by their place in the schema."""
     names = file.schema_arrow.names
     wanted = [p for p in (layout.user, layout.item, layout.rating, layout.timestamp) if p is not None]
+    done = 0
     for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=[names[place] for place in wanted]):
         yield {place: batch.column(names[place]) for place in wanted}
+        done += batch.num_rows
+        if progress is not None:
+            progress(done, file.metadata.num_rows)
 
 
 def _floats(column: pa.Array) -> pa.Array:
@@ -122,7 +126,7 @@ def _floats(column: pa.Array) -> pa.Array:
 
 def _parse_columns(file: pq.ParquetFile, layout: Layout, options: Options) -> Table | None:
     gathered = ColumnGatherer(options)
-    for columns in _batches(file, layout):
+    for columns in _batches(file, layout, options.progress):
         if any(_plain(column).null_count for column in columns.values()):
             return None
         numbers: list[NDArray[np.float64] | None] = []
@@ -147,7 +151,7 @@ def _parse_rows(path: Path, file: pq.ParquetFile, layout: Layout, options: Optio
     """Look at every row by itself."""
     gathered = Gatherer(path, options)
     row = 0
-    for columns in _batches(file, layout):
+    for columns in _batches(file, layout, options.progress):
         users, items = (_raw_ids(columns[place]) for place in (layout.user, layout.item))
         ratings, times = (
             [None] * len(users) if place is None else _floats(columns[place]).to_pylist()

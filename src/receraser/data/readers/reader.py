@@ -10,6 +10,7 @@ from receraser.data.readers.adjacency import parse_adjacency
 from receraser.data.readers.columnar import parse_columnar
 from receraser.data.readers.delimited import parse_delimited, plan_of
 from receraser.data.readers.formats import Options, format_of, require_file
+from receraser.data.readers.lines import Progress
 from receraser.data.readers.parquet import parse_parquet
 from receraser.data.readers.rows import ReadResult, conclude, require_columns
 
@@ -25,6 +26,7 @@ def read(
     min_rating: float | None = None,
     skip_bad_rows: bool = False,
     keep_timestamps: bool = False,
+    progress: Progress | None = None,
 ) -> ReadResult:
     r"""Read interactions from a CSV, TSV, Parquet, MovieLens, RecBole or adjacency file.
 
@@ -41,6 +43,8 @@ def read(
         Count and list bad rows instead of raising at the first one. Faults of the file as a whole always raise.
     keep_timestamps
         Keep the timestamps, for splits by time.
+    progress
+        Called as `progress(done, total)` while reading: bytes of the file, or rows of a Parquet file.
 
     Raises
     ------
@@ -58,7 +62,7 @@ def read(
     (Interactions(2 rows, 2 users, 2 items), 1)
     """
     file = Path(path)
-    options = Options(columns, min_rating, skip_bad_rows, keep_timestamps)
+    options = Options(columns, min_rating, skip_bad_rows, keep_timestamps, progress)
     require_file(file)
     fmt = format_of(file)
     if fmt.name == "parquet":
