@@ -13,8 +13,7 @@ import torch
 
 from receraser.data.interactions import Histories, Interactions
 from receraser.evaluation import RankingTask
-from receraser.models.factors import score_blocks
-from receraser.protocols import Progress
+from receraser.models.factors import Lesson, score_blocks
 from receraser.training.loop import Objective, train
 from receraser.training.optimizers import Optimizer
 
@@ -35,11 +34,9 @@ def descend(
     schedule: Schedule,
     objective: Objective,
     optimizer: Optimizer,
+    lesson: Lesson,
     *,
-    rows: Interactions,
-    valid: Interactions | None,
     vectors: Callable[[], tuple[torch.Tensor, torch.Tensor]],
-    progress: Progress | None,
 ) -> dict[str, object]:
     """Train the objective's parameters in place; return the facts of the training.
 
@@ -48,8 +45,7 @@ def descend(
     vectors
         Returns the user and item vectors that the parameters stand for at the moment.
     """
-    device = objective.parameters[0].device
-    validation = Validation(rows, valid, device) if valid is not None else None
+    validation = None if lesson.valid is None else Validation(lesson.rows, lesson.valid, lesson.device)
 
     def validate() -> float:
         assert validation is not None
@@ -63,7 +59,7 @@ def descend(
         validate=validate if validation else None,
         validate_every=schedule.validate_every,
         patience=schedule.patience,
-        progress=progress,
+        progress=lesson.progress,
     )
     return {"epochs": log.epochs_run, "best_epoch": log.best_epoch, "validation": log.curve}
 

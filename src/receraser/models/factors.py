@@ -25,11 +25,23 @@ from receraser.protocols import Progress
 from receraser.seeds import derive, id_counters, normal
 from receraser.training.least_squares import fold_in
 
-__all__ = ["FactorModel", "initial_vectors", "one_torch_thread", "score_blocks", "torch_device"]
+__all__ = ["FactorModel", "Learned", "Lesson", "initial_vectors", "one_torch_thread", "score_blocks", "torch_device"]
 
 _AT_LEAST_ONE = ("dim", "batch_size", "validate_every", "n_negatives")
 
 Vectors = NDArray[np.float32]
+Learned = tuple[torch.Tensor, torch.Tensor, dict[str, object]]
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """All that a model may learn from, and where."""
+
+    rows: Interactions
+    valid: Interactions | None
+    seed: int
+    device: torch.device
+    progress: Progress | None
 
 
 @dataclass(kw_only=True)
@@ -80,7 +92,15 @@ class FactorModel:
         seed: int = 0,
         progress: Progress | None = None,
     ) -> Self:
-        """Learn from these rows alone."""
+        """Learn from these rows alone, from nothing; `valid` chooses the epoch and is never trained on."""
+        with one_torch_thread():
+            lesson = Lesson(interactions, valid, seed, torch_device(self.device), progress)
+            users, items, self.facts_ = self._learn(lesson)
+            self._take(interactions, users, items)
+        return self
+
+    def _learn(self, lesson: Lesson) -> Learned:
+        """Return the vectors of the users and of the items, and the facts of the fit. What a model is, is here."""
         raise NotImplementedError
 
     def hyperparameters(self) -> dict[str, object]:

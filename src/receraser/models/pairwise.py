@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 
 from receraser.data.interactions import Interactions
 from receraser.models.descent import descend
-from receraser.models.factors import FactorModel, initial_vectors, one_torch_thread, torch_device
-from receraser.protocols import Progress
+from receraser.models.factors import FactorModel, Learned, Lesson, initial_vectors
 from receraser.training.batches import Triples
 from receraser.training.losses import bpr, l2
 from receraser.training.optimizers import Adagrad, Adam
@@ -57,35 +56,19 @@ class PairwiseModel(FactorModel):
     patience: int = 10
     validate_every: int = 5
 
-    @one_torch_thread()
-    def fit(
-        self,
-        interactions: Interactions,
-        *,
-        valid: Interactions | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
-    ) -> Self:
-        """Learn from these rows alone; `valid` decides which epoch's weights are kept."""
-        device = torch_device(self.device)
+    def _learn(self, lesson: Lesson) -> Learned:
+        """Descend on the pairwise loss; the validation rows decide which epoch's weights are kept."""
+        rows = lesson.rows
         p, q = (
-            torch.from_numpy(initial_vectors(ids, self.dim, self.initial_scale, seed, what)).to(device)
-            for ids, what in ((interactions.users, "user"), (interactions.items, "item"))
+            torch.from_numpy(initial_vectors(ids, self.dim, self.initial_scale, lesson.seed, what)).to(lesson.device)
+            for ids, what in ((rows.users, "user"), (rows.items, "item"))
         )
-        propagate = self._propagation(interactions, device)
-        objective = _Pairwise(self, interactions, seed, p, q, propagate)
-        self.facts_ = descend(
-            self,
-            objective,
-            self.optimizer(objective.parameters, self.learning_rate),
-            rows=interactions,
-            valid=valid,
-            vectors=lambda: propagate(p, q),
-            progress=progress,
-        )
+        propagate = self._propagation(rows, lesson.device)
+        objective = _Pairwise(self, rows, lesson.seed, p, q, propagate)
+        optimizer = self.optimizer(objective.parameters, self.learning_rate)
+        facts = descend(self, objective, optimizer, lesson, vectors=lambda: propagate(p, q))
         with torch.no_grad():
-            self._take(interactions, *propagate(p, q))
-        return self
+            return (*propagate(p, q), facts)
 
     def _propagation(self, interactions: Interactions, device: torch.device) -> Propagate:
         """Return the function from the parameters to the vectors that are scored."""

@@ -8,14 +8,14 @@ non-sampling objective of Chen et al. 2020, with dropout on the user's vector.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 
 from receraser.data.interactions import Interactions
 from receraser.errors import UsageError
 from receraser.models.descent import descend
-from receraser.models.factors import FactorModel, initial_vectors, one_torch_thread, torch_device
+from receraser.models.factors import FactorModel, Learned, Lesson, initial_vectors
 from receraser.protocols import Progress
 from receraser.seeds import derive, draw_torch
 from receraser.training.batches import UserBatches
@@ -70,31 +70,20 @@ class WMF(FactorModel):
         if self.dropout >= 1:
             raise UsageError(f"wmf: dropout is {self.dropout}; expected less than 1: something must be left")
 
-    @one_torch_thread()
-    def fit(
-        self,
-        interactions: Interactions,
-        *,
-        valid: Interactions | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
-    ) -> Self:
-        """Learn from these rows alone; "als" runs its fixed number of sweeps, "adagrad" may stop early by `valid`."""
-        device = torch_device(self.device)
-        users = initial_vectors(interactions.users, self.dim, 0.1 / self.dim**0.5, seed, "user")
-        items = initial_vectors(interactions.items, self.dim, 0.1 / self.dim**0.5, seed, "item")
+    def _learn(self, lesson: Lesson) -> Learned:
+        """Run the fixed number of sweeps ("als"), or descend and perhaps stop early by validation ("adagrad")."""
+        rows, device = lesson.rows, lesson.device
+        users, items = (
+            initial_vectors(ids, self.dim, 0.1 / self.dim**0.5, lesson.seed, what)
+            for ids, what in ((rows.users, "user"), (rows.items, "item"))
+        )
         if self.solver == "als":
-            p, q = self._alternate(interactions, pad(users, device), pad(items, device), progress)
-            self.facts_ = {"sweeps": self.n_sweeps}
-        else:
-            p, q = torch.from_numpy(users).to(device), torch.from_numpy(items).to(device)
-            objective = _NonSampling(self, interactions, seed, p, q)
-            optimizer = Adagrad(objective.parameters, self.learning_rate)
-            self.facts_ = descend(
-                self, objective, optimizer, rows=interactions, valid=valid, vectors=lambda: (p, q), progress=progress
-            )
-        self._take(interactions, p, q)
-        return self
+            p, q = self._alternate(rows, pad(users, device), pad(items, device), lesson.progress)
+            return p, q, {"sweeps": self.n_sweeps}
+        p, q = torch.from_numpy(users).to(device), torch.from_numpy(items).to(device)
+        objective = _NonSampling(self, rows, lesson.seed, p, q)
+        optimizer = Adagrad(objective.parameters, self.learning_rate)
+        return p, q, descend(self, objective, optimizer, lesson, vectors=lambda: (p, q))
 
     def _alternate(
         self, rows: Interactions, p: torch.Tensor, q: torch.Tensor, progress: Progress | None
