@@ -1,17 +1,25 @@
 """One TOML file <-> one frozen `EngineConfig`. An unknown key is an error that names the nearest one.
 
-    method = "retrain"
+    method = "receraser"        # fills in partition, aggregation and shards, unless they are named too
     model = "bpr"
+    shards = 10
     seed = 7
     device = "cpu"
 
-    [hyperparameters]
+    [hyperparameters]           # of the model
     dim = 64
     learning_rate = 0.1
 
-A name instead of a file is one of the presets that come with the package (`presets/*.toml`). Hyperparameters that are
-not named have the model's default, a constant; the configuration that is stored and digested is always complete. The
-environment variables that the package reads are read here and nowhere else.
+    [partition_settings]
+    slack = 1.2
+
+    [aggregation_settings]
+    attention_dim = 32
+
+A name instead of a file is one of the presets that come with the package (`presets/*.toml`). Settings that are not
+named have their default, a constant; the configuration that is stored and digested is always complete. `--set
+KEY=VALUE` changes a hyperparameter of the model, `--set partition.KEY=VALUE` and `--set aggregation.KEY=VALUE` the
+others. The environment variables that the package reads are read here and nowhere else.
 """
 
 from __future__ import annotations
@@ -19,39 +27,59 @@ from __future__ import annotations
 import dataclasses
 import os
 import tomllib
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
+from receraser import settings
 from receraser.errors import UsageError, nearest
+from receraser.methods import CUSTOM, METHODS, find_method, method_of
 
-__all__ = ["MODEL_NAMES", "EngineConfig", "data_folder", "load_config", "preset_names", "resolve"]
+__all__ = [
+    "MODEL_NAMES",
+    "EngineConfig",
+    "data_folder",
+    "load_config",
+    "part_settings",
+    "preset_names",
+    "resolve",
+]
 
 MODEL_NAMES = ("bpr", "lightgcn", "wmf")  # known without importing torch; a test holds it to the registry
+_MOST_SHARDS = 10_000  # more are a mistake: every shard has a model of its own
 
-_EXPECTED: Mapping[type, str] = {
-    str: "text",
-    int: "a whole number",
-    float: "a number",
-    dict: "a table, as in [hyperparameters]",
+_EXPECTED: Mapping[str, tuple[type, str]] = {
+    **dict.fromkeys(("method", "model", "partition", "aggregation", "device"), (str, "text")),
+    **dict.fromkeys(("shards", "seed"), (int, "a whole number")),
+    **{
+        key: (dict, f"a table, as in [{key}]")
+        for key in ("hyperparameters", "partition_settings", "aggregation_settings")
+    },
 }
 
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """What a fit depends on besides the rows."""
+    """What a fit depends on besides the rows. Empty or zero: by the method (`resolve`)."""
 
-    method: str = "retrain"
+    method: str = ""
     model: str = "wmf"
+    partition: str = ""
+    aggregation: str = ""
+    shards: int = 0
     seed: int = 0
     device: str = "auto"
     hyperparameters: Mapping[str, object] = field(default_factory=dict)
+    partition_settings: Mapping[str, object] = field(default_factory=dict)
+    aggregation_settings: Mapping[str, object] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, object]:
         """Return plain values, as stored and digested."""
-        return dataclasses.asdict(self) | {"hyperparameters": dict(self.hyperparameters)}
+        return {
+            spec.name: dict(value) if isinstance(value := getattr(self, spec.name), Mapping) else value
+            for spec in dataclasses.fields(self)
+        }
 
 
 def preset_names() -> list[str]:
@@ -81,54 +109,123 @@ def load_config(source: str) -> EngineConfig:
         values = tomllib.loads(_text(source))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{source}: not valid TOML: {error}") from None
-    known = [spec.name for spec in dataclasses.fields(EngineConfig)]
-    for key in values:
-        if key not in known:
-            raise UsageError(f"{source}: unknown key {key!r}: {nearest(key, known)}")
-    for key, kind in (("method", str), ("model", str), ("seed", int), ("device", str), ("hyperparameters", dict)):
-        if key in values and (not isinstance(values[key], kind) or isinstance(values[key], bool)):
-            raise UsageError(f"{source}: {key} is {values[key]!r}; expected {_EXPECTED[kind]}")
+    for key, value in values.items():
+        if key not in _EXPECTED:
+            raise UsageError(f"{source}: unknown key {key!r}: {nearest(key, _EXPECTED)}")
+        kind, expected = _EXPECTED[key]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise UsageError(f"{source}: {key} is {value!r}; expected {expected}")
     return EngineConfig(**values)
 
 
-def resolve(config: EngineConfig, settings: Mapping[str, str] | None = None) -> EngineConfig:
+def resolve(config: EngineConfig, texts: Mapping[str, str] | None = None) -> EngineConfig:
     """Check the names, apply `--set KEY=VALUE` texts, fill in every default and settle the device.
 
     Examples
     --------
-    >>> resolve(EngineConfig(model="wmf", device="cpu"), {"dim": "8"}).hyperparameters["dim"]
-    8
+    >>> done = resolve(EngineConfig(method="sisa", model="wmf", device="cpu"), {"dim": "8"})
+    >>> done.partition, done.aggregation, done.shards, done.hyperparameters["dim"]
+    ('random', 'mean', 10, 8)
     """
-    from receraser.methods import find_method
     from receraser.models.factors import torch_device
-    from receraser.models.registry import MODELS, make_model
 
-    find_method(config.method)
-    if config.model not in MODELS:
-        raise UsageError(f"unknown model {config.model!r}: {nearest(config.model, MODELS)}")
-    device = torch_device(config.device).type
-    kinds = _kinds(MODELS[config.model])
-    chosen = dict(config.hyperparameters) | {k: _parse(k, v, kinds) for k, v in (settings or {}).items()}
-    for key in chosen:
-        if key not in kinds:
-            raise UsageError(f"{config.model} has no hyperparameter {key!r}: {nearest(key, kinds)}")
-    model = make_model(config.model, chosen | {"device": device})
-    complete = {k: v for k, v in model.hyperparameters().items() if k != "device"}
-    return dataclasses.replace(config, device=device, hyperparameters=complete)
-
-
-def _kinds(model: type) -> dict[str, type]:
-    """Return the type of every hyperparameter of a model; the device is the engine's."""
-    hints = typing.get_type_hints(model)
-    return {s.name: hints[s.name] for s in dataclasses.fields(model) if s.init and s.name != "device"}
+    config = _combined(config)
+    config = dataclasses.replace(config, device=torch_device(config.device).type)
+    given = _by_part(texts or {})
+    chosen = {key: _chosen(config, key, given[what]) for key, (what, _) in _PARTS.items()}
+    config = dataclasses.replace(config, **chosen)  # type: ignore[arg-type]
+    complete = {
+        key: settings.values(settings.make(_registry(what), what, *part_settings(config, what)))
+        for key, (what, _) in _PARTS.items()
+    }
+    plain = {key: {k: v for k, v in one.items() if k not in _OWNED} for key, one in complete.items()}
+    named = dataclasses.replace(config, method=method_of(config.partition, config.aggregation))
+    return dataclasses.replace(named, **plain)  # type: ignore[arg-type]
 
 
-def _parse(key: str, text: str, kinds: Mapping[str, type]) -> object:
-    kind = kinds.get(key, str)
-    try:
-        return kind(text)
-    except ValueError:
-        raise UsageError(f"{key}={text}: expected {_EXPECTED[kind]}") from None
+def _combined(config: EngineConfig) -> EngineConfig:
+    """Fill in partition, aggregation and number of shards by the method, or by each other."""
+    partition, aggregation = config.partition, config.aggregation
+    if config.method and config.method != CUSTOM:
+        method = find_method(config.method)
+    else:  # the method that shares what was named
+        alike = [one for one in METHODS.values() if aggregation and one.aggregation == aggregation]
+        alike += [one for one in METHODS.values() if partition and one.partition == partition]
+        method = alike[0] if alike else METHODS["receraser" if partition or aggregation else "retrain"]
+    partition, aggregation = partition or method.partition, aggregation or method.aggregation
+    shards = config.shards or (1 if partition == "whole" else max(method.shards, METHODS["receraser"].shards))
+    if not 1 <= shards <= _MOST_SHARDS:
+        raise UsageError(f"shards is {shards}; expected 1 to {_MOST_SHARDS:,}")
+    if partition == "whole" and shards != 1:
+        raise UsageError(
+            f"{shards} shards were asked for, but the method retrain is one shard; choose another method, "
+            "as in --method receraser"
+        )
+    if aggregation == "alone" and partition != "whole":
+        raise UsageError(
+            f"the aggregation alone takes a single submodel, and the partition {partition} makes {shards}; choose "
+            "mean, static or attention"
+        )
+    return dataclasses.replace(config, partition=partition, aggregation=aggregation, shards=shards)
+
+
+# Where a configuration keeps the settings of its parts: the part, and what it is called in `--set PART.KEY=VALUE`.
+_PARTS: Mapping[str, tuple[str, str]] = {
+    "hyperparameters": ("model", ""),
+    "partition_settings": ("partition", "partition."),
+    "aggregation_settings": ("aggregation", "aggregation."),
+}
+_OWNED = ("device", "n_shards")  # settings of parts that the configuration itself decides
+
+
+def part_settings(config: EngineConfig, what: str) -> tuple[str, dict[str, object]]:
+    """Return the name of a configuration's part and its settings, with those that the configuration decides."""
+    key = next(key for key, (part, _) in _PARTS.items() if part == what)
+    name: str = getattr(config, what)
+    known = settings.kinds(_find(what, name))
+    owned = {"device": config.device, "n_shards": config.shards}
+    return name, {**getattr(config, key), **{k: v for k, v in owned.items() if k in known}}
+
+
+def _chosen(config: EngineConfig, key: str, texts: Mapping[str, str]) -> dict[str, object]:
+    """Return the settings of a part: those of the configuration, changed by texts."""
+    what, _ = _PARTS[key]
+    part = _find(what, getattr(config, what))
+    values = {**getattr(config, key), **settings.parse(part, what, texts)}
+    for name in values:
+        if name in _OWNED:
+            known = [one for one in settings.kinds(part) if one not in _OWNED]
+            raise UsageError(f"the {what} {part.name} has no setting {name!r}: {nearest(name, known)}")
+    return values
+
+
+def _by_part(texts: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Sort `KEY=VALUE` texts by the part that they are for."""
+    sorted_out: dict[str, dict[str, str]] = {what: {} for what, _ in _PARTS.values()}
+    for key, text in texts.items():
+        what = next((what for what, prefix in _PARTS.values() if prefix and key.startswith(prefix)), "model")
+        sorted_out[what][key.removeprefix(f"{what}.")] = text
+    return sorted_out
+
+
+def _registry(what: str) -> Mapping[str, type[settings.Part]]:
+    from receraser.aggregation.registry import AGGREGATIONS
+    from receraser.models.registry import MODELS
+    from receraser.partition.registry import PARTITIONS
+
+    registries: Mapping[str, Mapping[str, type[settings.Part]]] = {
+        "model": MODELS,
+        "partition": PARTITIONS,
+        "aggregation": AGGREGATIONS,
+    }
+    return registries[what]
+
+
+def _find(what: str, name: str) -> type[settings.Part]:
+    known = _registry(what)
+    if name not in known:
+        raise UsageError(f"unknown {what} {name!r}: {nearest(name, known)}")
+    return known[name]
 
 
 def data_folder() -> Path | None:

@@ -1,49 +1,51 @@
-"""`Engine`: fit, recommend, evaluate, save, load. One core under the library and the command line.
+"""`Engine`: fit, recommend, forget, add, rebuild, save, load. One core under the library and the command line.
 
 ::
 
-    fit        Interactions -> pseudonyms -> Partitioner.assign -> shards -> Model.fit (each, by the Executor)
-               -> Aggregator.fit -> digest
+    fit        Interactions -> pseudonyms -> Partitioner.assign -> shards -> Model.fit (each) -> Aggregator.fit -> State
     recommend  ids -> pseudonyms -> histories -> Scorer.scores -> top_k -> item ids
-    save       rows, weights -> files by content -> one manifest, swapped atomically
+    forget     ForgetRequest -> pseudonyms -> plan -> rows without them -> Model.fit (affected shards) -> Aggregator.fit
+    save       rows, weights -> files by content -> one manifest, swapped atomically; what was there is destroyed
 
-Outside user ids end here: `_pseudonymous` is the border. Everything below sees pseudonyms.
+Outside user ids end here: `_pseudonymous` is the border. Everything below sees pseudonyms. The stages of a fit are in
+`fitting`, what comes out of them in `state`.
 """
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 import torch
 
-from receraser import fingerprint
+from receraser import settings
 from receraser.config import EngineConfig, resolve
 from receraser.data.ids import IdMap, id_text, key_check, pseudonyms
 from receraser.data.interactions import Histories, Interactions
-from receraser.errors import KeyMismatchError, StoreError, UsageError
+from receraser.erasure.plan import Plan, estimated_seconds, plan
+from receraser.erasure.request import ForgetRequest
+from receraser.errors import KeyMismatchError, UsageError
 from receraser.evaluation import SCORE_BLOCK, Evaluation, evaluate
-from receraser.execution.local import LocalExecutor
-from receraser.execution.task import FitTask
-from receraser.fingerprint import Tensors
+from receraser.fitting import Fitting
 from receraser.keys import PUBLIC_KEY
-from receraser.methods import find_method
 from receraser.models.factors import FactorModel
-from receraser.models.registry import make_model
 from receraser.models.wmf import WMF
-from receraser.partition.partition import Partition, Shard
-from receraser.protocols import Executor, Model, Progress, Scorer
+from receraser.partition.partition import Embeddings, Partition
+from receraser.partition.registry import PARTITIONS
+from receraser.protocols import Aggregator, Executor, Partitioner, Progress
 from receraser.ranking import top_k
-from receraser.seeds import derive
+from receraser.state import ShardReport, State
 from receraser.store.directory import DirectoryStore
+from receraser.store.export import Export, read_export, write_export
 from receraser.store.snapshot import Snapshot, read_snapshot, write_snapshot
 
-__all__ = ["Engine", "Recommendation", "ShardReport"]
+__all__ = ["AddReport", "Engine", "ForgetReport", "Recommendation"]
 
 
 @dataclass(frozen=True)
@@ -55,29 +57,41 @@ class Recommendation:
 
 
 @dataclass(frozen=True)
-class ShardReport:
-    """One shard in numbers."""
+class ForgetReport:
+    """What a forget did, or would do.
 
-    id: int
-    rows: int
-    users: int
-    items: int
-    digest: str
+    Attributes
+    ----------
+    rows_removed, valid_rows_removed
+        Training and validation rows that are gone.
+    shards_retrained
+        The shards that held them.
+    unknown
+        The part of the request for which nothing was held; its users go by the ids they were asked for by.
+    users_left_empty, items_left_empty
+        Users and items that lost their last training row.
+    estimated_seconds
+        By the times of the last fit; None where there is nothing to go by.
+    """
+
+    rows_removed: int
+    valid_rows_removed: int
+    shards_retrained: tuple[int, ...]
+    unknown: ForgetRequest
+    users_left_empty: int
+    items_left_empty: int
+    estimated_seconds: float | None
 
 
-@dataclass(eq=False)
-class _State:
-    """Everything a fitted engine knows."""
+@dataclass(frozen=True)
+class AddReport:
+    """What an add did, or would do: rows that joined, rows that were held already, the shards that retrained."""
 
-    train: Interactions
-    valid: Interactions | None
-    partition: Partition
-    shards: list[Shard]
-    submodels: list[Model]
-    aggregate: Tensors
-    scorer: Scorer
-    facts: list[Mapping[str, object]] = field(default_factory=list)
-    environment: Mapping[str, object] = field(default_factory=dict)
+    rows_added: int
+    rows_held: int
+    valid_rows_moved: int
+    shards_retrained: tuple[int, ...]
+    estimated_seconds: float | None
 
 
 class Engine:
@@ -86,15 +100,19 @@ class Engine:
     Parameters
     ----------
     model
-        The base model, with its hyperparameters; unfitted.
+        The base model, with its hyperparameters; unfitted. By default `WMF()`.
     method
-        The preset: which partition and which aggregation (`receraser.methods`).
+        A preset: which partition and which aggregation (`receraser.methods`). By default "retrain".
+    partitioner, aggregator
+        These parts themselves, with their settings, instead of the method's.
+    shards
+        How many, for a method given by its name; by default the method's own number.
     seed
         The root of every random draw.
     key
         The key of the pseudonyms (`receraser.keys`); by default a public constant.
     executor
-        Where submodels are trained; by default worker processes on this machine.
+        Where everything that is learned is computed; by default worker processes on this machine.
 
     Examples
     --------
@@ -102,99 +120,226 @@ class Engine:
     >>> engine = Engine(model=WMF(dim=4), seed=7).fit(rows)
     >>> [one.item for one in engine.recommend(users=["u1"], k=2)["u1"]]
     ['c']
+    >>> engine.forget(users=["u2"]).rows_removed
+    3
     """
 
     def __init__(
         self,
         *,
         model: FactorModel | None = None,
-        method: str = "retrain",
+        method: str = "",
+        partitioner: Partitioner | None = None,
+        aggregator: Aggregator | None = None,
+        shards: int = 0,
         seed: int = 0,
-        key: bytes = PUBLIC_KEY,
+        key: bytes | None = PUBLIC_KEY,
         executor: Executor | None = None,
     ) -> None:
         chosen = model if model is not None else WMF()
-        settings = chosen.hyperparameters()
-        device = str(settings.pop("device"))
-        self.config = EngineConfig(method=method, model=chosen.name, seed=seed, device=device, hyperparameters=settings)
+        own = settings.values(chosen)
+        device = str(own.pop("device"))
+        self.config = EngineConfig(
+            method=method,
+            model=chosen.name,
+            partition="" if partitioner is None else partitioner.name,
+            aggregation="" if aggregator is None else aggregator.name,
+            shards=shards or (0 if partitioner is None else partitioner.n_shards),
+            seed=seed,
+            device=device,
+            hyperparameters=own,
+            partition_settings={} if partitioner is None else _own_settings(partitioner),
+            aggregation_settings={} if aggregator is None else _own_settings(aggregator),
+        )
         self.titles: dict[str, str] = {}
         self.seconds: dict[str, float] = {}
         self._key = key
+        self._key_check = "" if key is None else key_check(key)
+        self._public_key = key == PUBLIC_KEY
         self._executor = executor
-        self._fitted: _State | None = None
+        self._fitted: State | None = None
 
     @classmethod
-    def from_config(cls, config: EngineConfig, *, key: bytes = PUBLIC_KEY, executor: Executor | None = None) -> Self:
+    def from_config(
+        cls, config: EngineConfig, *, key: bytes | None = PUBLIC_KEY, executor: Executor | None = None
+    ) -> Self:
         """Make an engine from a configuration."""
-        config = resolve(config)
-        model = make_model(config.model, {**config.hyperparameters, "device": config.device})
-        return cls(model=model, method=config.method, seed=config.seed, key=key, executor=executor)
+        engine = cls(key=key, executor=executor)
+        engine.config = resolve(config)
+        return engine
 
     # ------------------------------------------------------------------ fit
 
     def fit(
-        self, interactions: Interactions, *, valid: Interactions | None = None, progress: Progress | None = None
+        self,
+        interactions: Interactions,
+        *,
+        valid: Interactions | None = None,
+        embeddings: Embeddings | None = None,
+        progress: Progress | None = None,
     ) -> Self:
         """Learn from these rows; `valid` rows choose epochs and are never trained on.
 
-        An earlier fit leaves no trace, even if this one fails.
+        `embeddings` are for partitions that take them from a file (setting embeddings="file"). An earlier fit leaves
+        no trace, even if this one fails.
         """
-        self._fitted = None
-        self.config = resolve(self.config)
-        method = find_method(self.config.method)
-        self.seconds = {}
         train = self._pseudonymous(interactions)
         held = None if valid is None else self._pseudonymous(valid).without(train)  # a row in both stays in train
-        with self._timed("partition"):
-            partition = method.partitioner.assign(train, valid=held, seed=self.config.seed)
-            shards = partition.shards(train, held)
-        submodels, facts, environment = self._train(shards, progress)
-        with self._timed("aggregate"):
-            aggregate = method.aggregator.fit(submodels, train, valid=held, seed=self.config.seed)
-            scorer = method.aggregator.scorer(submodels, aggregate)
-        self._fitted = _State(train, held, partition, shards, submodels, aggregate, scorer, facts, environment)
+        if embeddings is not None:
+            names = dict(zip(embeddings.users, pseudonyms(embeddings.users, self._own_key()), strict=True))
+            embeddings = embeddings.renamed(names)
+        return self._fit(train, held, None, embeddings, progress)
+
+    def _fit(
+        self,
+        train: Interactions,
+        valid: Interactions | None,
+        partition: Partition | None,
+        embeddings: Embeddings | None,
+        progress: Progress | None,
+    ) -> Self:
+        """Fit rows whose users go by pseudonyms already, from nothing; a given partition is taken as it is."""
+        self._fitted = None
+        self.config = resolve(self.config)
+        given = partition is not None
+        with self._fitting(self.config.shards, progress, partitions=not given) as fitting:
+            if partition is None:
+                partition = fitting.partition(train, valid, embeddings)
+            self._fitted = fitting.state(train, valid, partition, inherited=given)
         return self
 
-    def _train(
-        self, shards: Sequence[Shard], progress: Progress | None
-    ) -> tuple[list[Model], list[Mapping[str, object]], Mapping[str, object]]:
-        """Fit one submodel per shard, each a pure function of its shard, the hyperparameters and its seed."""
-        tasks = [
-            FitTask(
-                self.config.model, self._hyperparameters(), derive(self.config.seed, "shard", s.id), s.train, s.valid
-            )
-            for s in shards
-        ]
-        executor = self._executor or LocalExecutor()
-        try:
-            executor.prepare(self.config.model, self._hyperparameters(), len(tasks))
-            with self._timed("submodels"):
-                results = executor.run(tasks, progress=progress)
-            environment = executor.environment
-        finally:
-            if self._executor is None:
-                executor.close()
-        models = [
-            self._model().load_state(s.train.users, s.train.items, r.state)
-            for s, r in zip(shards, results, strict=True)
-        ]
-        return list(models), [result.facts for result in results], environment
+    def rebuild(self, *, embeddings: Embeddings | None = None, progress: Progress | None = None) -> Self:
+        """Fit everything again, from the surviving rows alone: a new partition, in the environment of today.
 
-    def _hyperparameters(self) -> dict[str, object]:
-        return {**self.config.hyperparameters, "device": self.config.device}
+        What a data-driven partition remembered of forgotten rows is gone after it.
+        """
+        state = self._state()
+        return self._fit(state.train, state.valid, None, embeddings, progress)
 
-    def _model(self) -> FactorModel:
-        return make_model(self.config.model, self._hyperparameters())
+    @contextmanager
+    def _fitting(self, n_tasks: int, progress: Progress | None, *, partitions: bool) -> Iterator[Fitting]:
+        fitting = Fitting(self.config, self._executor, n_tasks=n_tasks, partitions=partitions, progress=progress)
+        with fitting:
+            yield fitting
+        self.seconds = dict(fitting.seconds)
+
+    def _own_key(self) -> bytes:
+        if self._key is None:
+            raise UsageError("this engine has no key to find its users by; give the folder of the key with --keys")
+        return self._key
 
     def _pseudonymous(self, rows: Interactions) -> Interactions:
         """Replace the users' ids. This is the border: outside ids go no further."""
-        return rows.rename_users(pseudonyms(rows.users, self._key))
+        return rows.rename_users(pseudonyms(rows.users, self._own_key()))
 
-    @contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self.seconds[stage] = time.perf_counter() - started
+    # ------------------------------------------------------------------ forget, add
+
+    def forget(
+        self,
+        users: Iterable[str | int] = (),
+        *,
+        items: Iterable[str | int] = (),
+        interactions: Iterable[tuple[str | int, str | int]] = (),
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> ForgetReport:
+        """Forget whole users, whole items or single interactions; the affected shards are retrained from nothing.
+
+        What is left is, bit for bit, what a fresh fit on the survivors gives (given the same assignment to shards,
+        where the partition looked at the data: see `level`). The engine changes in memory; `save` publishes it, and
+        `Engine.changing` does both on a store.
+        """
+        request = ForgetRequest.of(users, items, interactions)
+        return self.forget_request(request, dry_run=dry_run, progress=progress)
+
+    def forget_request(
+        self, request: ForgetRequest, *, dry_run: bool = False, progress: Progress | None = None
+    ) -> ForgetReport:
+        """Forget a batch; each affected shard is retrained once."""
+        state = self._state()
+        names = dict(zip(request.named_users, pseudonyms(request.named_users, self._own_key()), strict=True))
+        planned = plan(request.renamed(names), state.train, state.valid, state.partition)
+        outside = {pseudonym: name for name, pseudonym in names.items()}
+        report = ForgetReport(
+            rows_removed=planned.rows_removed,
+            valid_rows_removed=planned.valid_rows_removed,
+            shards_retrained=planned.shards,
+            unknown=planned.unknown.renamed(outside),
+            users_left_empty=planned.users_left_empty,
+            items_left_empty=planned.items_left_empty,
+            estimated_seconds=self._estimated(planned.shards),
+        )
+        self.seconds = {}
+        if planned.shards and not dry_run:
+            self._fitted = self._without(planned, progress)
+        return report
+
+    def _without(self, planned: Plan, progress: Progress | None) -> State:
+        """Return the state without the rows of a plan."""
+        state = self._state()
+        train = state.train.take(~planned.train_rows)
+        valid, of_valid = state.valid, state.partition.valid
+        if valid is not None and of_valid is not None and planned.valid_rows is not None:
+            valid, of_valid = valid.take(~planned.valid_rows), of_valid[~planned.valid_rows]
+        landmarks = state.partition.landmarks
+        if landmarks is not None:
+            landmarks = landmarks.among(IdMap([*train.items, *train.users]))
+        partition = Partition(state.config.shards, state.partition.train[~planned.train_rows], of_valid, landmarks)
+        return self._retrained(train, valid, partition, planned.shards, progress)
+
+    def _retrained(
+        self,
+        train: Interactions,
+        valid: Interactions | None,
+        partition: Partition,
+        affected: Sequence[int],
+        progress: Progress | None,
+    ) -> State:
+        """Return the state of these rows; shards that were not affected keep their submodels."""
+        state = self._state()
+        kept = {one.shard.id: one for one in state.shards if one.shard.id not in affected}
+        with self._fitting(len(affected), progress, partitions=False) as fitting:
+            fitting.check_environment(state.environment)
+            return fitting.state(train, valid, partition, kept=kept, inherited=True)
+
+    def add(self, interactions: Interactions, *, dry_run: bool = False, progress: Progress | None = None) -> AddReport:
+        """Take new rows in; only the shards they join are retrained, from nothing.
+
+        Rows held already change nothing; a row held for validation becomes a training row. Where a row goes is a
+        function of the row (hash, random), or it follows its user or item, or finds the nearest anchor with room.
+        """
+        state = self._state()
+        rows = self._pseudonymous(interactions)
+        new = rows.without(state.train)
+        self.seconds = {}
+        if not len(new):
+            return AddReport(0, len(rows), 0, (), 0.0)
+        with self._fitting(1, progress, partitions=False) as fitting:
+            shards = fitting.place(new, state.train, state.partition)
+        train = Interactions.union([state.train, new])
+        of_train = np.empty(len(train), dtype=np.int32)
+        of_train[train.positions(state.train)] = state.partition.train
+        of_train[train.positions(new)] = shards
+        affected = set(shards.tolist())
+        valid, of_valid, moved = state.valid, state.partition.valid, 0
+        if valid is not None and of_valid is not None:
+            both = valid.holds(new)
+            affected |= set(of_valid[both].tolist())
+            valid, of_valid, moved = valid.take(~both), of_valid[~both], int(both.sum())
+        touched = tuple(sorted(affected))
+        report = AddReport(len(new), len(rows) - len(new), moved, touched, self._estimated(touched))
+        if not dry_run:
+            placed = self.seconds
+            partition = Partition(state.config.shards, of_train, of_valid, state.partition.landmarks)
+            self._fitted = self._retrained(train, valid, partition, touched, progress)
+            self.seconds = placed | self.seconds
+        return report
+
+    def _estimated(self, shards: Sequence[int]) -> float | None:
+        """Return about how long it takes to retrain some shards."""
+        state = self._state()
+        by_shard = [one.seconds for one in state.shards]
+        return estimated_seconds(shards, by_shard, state.seconds.get("aggregate"), len(os.sched_getaffinity(0)))
 
     # ------------------------------------------------------------------ recommend, evaluate
 
@@ -246,12 +391,12 @@ class Engine:
 
     def knows(self, user: str | int) -> bool:
         """Say whether the engine holds training rows of a user."""
-        return pseudonyms([id_text(user)], self._key)[0] in self._state().train.users
+        return pseudonyms([id_text(user)], self._own_key())[0] in self._state().train.users
 
     def _histories(self, names: Sequence[str], items: Sequence[str | int] | None) -> Histories:
         state = self._state()
         vocabulary = state.scorer.items_
-        known = Histories.of(pseudonyms(names, self._key), state.train, vocabulary)
+        known = Histories.of(pseudonyms(names, self._own_key()), state.train, vocabulary)
         if items is None:
             return known
         lists = [known.item_index[known.indptr[i] : known.indptr[i + 1]] for i in range(len(known))]
@@ -277,114 +422,162 @@ class Engine:
 
     # ------------------------------------------------------------------ what it is
 
-    def _state(self) -> _State:
+    def _state(self) -> State:
         if self._fitted is None:
             raise UsageError("this engine is not fitted yet; call fit(interactions) or Engine.load(folder) first")
         return self._fitted
 
     @property
     def level(self) -> str:
-        """What holds after a forget: L0 to L3."""
-        return find_method(self.config.method).level
+        """What holds of the state: L0 to L3 (docs/forgetting.md)."""
+        return self._state().level
 
     @property
     def shards(self) -> list[ShardReport]:
         """The shards in numbers."""
-        pairs = zip(self._state().shards, self._state().submodels, strict=True)
-        return [
-            ShardReport(s.id, len(s.train), len(s.train.users), len(s.train.items), self._shard_digest(s, model))
-            for s, model in pairs
-        ]
+        return [one.report for one in self._state().shards]
 
-    def _shard_digest(self, shard: Shard, model: Model) -> str:
-        return fingerprint.combine(
-            {
-                "settings": fingerprint.of_settings(
-                    {"model": self.config.model, "hyperparameters": self._hyperparameters(), "seed": self.config.seed}
-                ),
-                "train": fingerprint.of_rows(shard.train),
-                "valid": fingerprint.of_rows(shard.valid) if shard.valid is not None else "none",
-                "weights": fingerprint.of_tensors(model.state()),
-            }
-        )
+    @property
+    def balance(self) -> float:
+        """The largest shard over the mean one, in training rows."""
+        return self._state().partition.balance
 
     @property
     def facts(self) -> list[Mapping[str, object]]:
         """What a person may want to know of each submodel's fit: epochs used, the validation curve."""
-        return self._state().facts
+        return [one.facts for one in self._state().shards]
+
+    @property
+    def aggregate_facts(self) -> Mapping[str, object]:
+        """What a person may want to know of the aggregation's fit."""
+        return self._state().aggregate_facts
 
     @property
     def digest(self) -> str:
         """SHA-256 over the canonical content of everything: rows, assignment, configuration, weights."""
-        state = self._state()
-        assignment = {"train": state.partition.train}
-        if state.partition.valid is not None:
-            assignment["valid"] = state.partition.valid
-        method = find_method(self.config.method)
-        combination = {"partition": method.partitioner.name, "aggregation": method.aggregator.name}
-        parts = {
-            "config": fingerprint.of_settings(self.config.as_dict() | combination),
-            "aggregate": fingerprint.of_tensors(state.aggregate),
-            "assignment": fingerprint.of_tensors(assignment),
-            "train": fingerprint.of_rows(state.train),
-            "valid": fingerprint.of_rows(state.valid) if state.valid is not None else "none",
-        }
-        return fingerprint.combine(parts | {f"shard {shard.id}": shard.digest for shard in self.shards})
+        return self._state().digest
 
-    # ------------------------------------------------------------------ save, load
+    # ------------------------------------------------------------------ save, load, export
 
     def save(self, folder: str | Path, *, replace: bool = False) -> None:
         """Publish the fitted engine as a store; an existing one is refused, or destroyed with `replace`."""
+        snapshot = self._snapshot()
+        store = DirectoryStore(Path(folder))
+        started = time.perf_counter()
+        store.check_free(replace=replace)
+        with store.writing():
+            store.check_free(replace=replace)  # again, now that nobody else can write
+            write_snapshot(store, snapshot)
+        self.seconds["publish"] = time.perf_counter() - started
+
+    def _snapshot(self) -> Snapshot:
         state = self._state()
-        with self._timed("publish"):
-            write_snapshot(
-                DirectoryStore(Path(folder)),
-                Snapshot(
-                    config=self.config,
-                    digest=self.digest,
-                    level=self.level,
-                    key_check=key_check(self._key),
-                    public_key=self._key == PUBLIC_KEY,
-                    train=state.train,
-                    valid=state.valid,
-                    partition=state.partition,
-                    weights=[model.state() for model in state.submodels],
-                    aggregate=state.aggregate,
-                    shards=[vars(report) for report in self.shards],
-                    titles={item: title for item, title in self.titles.items() if item in state.train.items},
-                    facts=state.facts,
-                    environment=state.environment,
-                ),
-                replace=replace,
-            )
+        titles = {item: title for item, title in self.titles.items() if item in state.train.items}
+        return Snapshot(state, titles, self._key_check, self._public_key)
 
     @classmethod
     def load(cls, folder: str | Path, *, key: bytes = PUBLIC_KEY, executor: Executor | None = None) -> Self:
         """Open a store; every file is checked, and the digest computed anew."""
-        snapshot = read_snapshot(DirectoryStore(Path(folder)))
-        if snapshot.key_check != key_check(key):
-            raise KeyMismatchError(f"the store in {folder} was made with {_which_key(snapshot.public_key, key)}")
-        config = snapshot.config
-        try:
-            model = make_model(config.model, {**config.hyperparameters, "device": config.device})
-            engine = cls(model=model, method=config.method, seed=config.seed, key=key, executor=executor)
-            engine.titles = dict(snapshot.titles)
-            engine._fitted = engine._restored(snapshot)
-        except (UsageError, KeyError, TypeError, ValueError) as error:
-            raise StoreError(f"the store in {folder} was not made by this version: {error}") from None
-        snapshot.check_digest(engine.digest)
+        engine = cls(key=key, executor=executor)
+        engine._open(DirectoryStore(Path(folder)))
         return engine
 
-    def _restored(self, snapshot: Snapshot) -> _State:
-        train, valid, partition = snapshot.train, snapshot.valid, snapshot.partition
-        shards = partition.shards(train, valid)
-        submodels: list[Model] = [
-            self._model().load_state(s.train.users, s.train.items, weights)
-            for s, weights in zip(shards, snapshot.weights, strict=True)
-        ]
-        scorer = find_method(self.config.method).aggregator.scorer(submodels, snapshot.aggregate)
-        facts, environment = list(snapshot.facts), dict(snapshot.environment)
-        return _State(train, valid, partition, shards, submodels, snapshot.aggregate, scorer, facts, environment)
+    def _open(self, store: DirectoryStore) -> State:
+        """Take over what a store holds."""
+        snapshot = read_snapshot(store)
+        if snapshot.key_check != self._key_check:
+            which = _which_key(snapshot.public_key, self._own_key())
+            raise KeyMismatchError(f"the store in {store.path} was made with {which}")
+        self.config = snapshot.state.config
+        self.titles = dict(snapshot.titles)
+        self._fitted = snapshot.state
+        return snapshot.state
+
+    @classmethod
+    @contextmanager
+    def changing(
+        cls,
+        folder: str | Path,
+        *,
+        key: bytes = PUBLIC_KEY,
+        executor: Executor | None = None,
+        keep_old: bool = False,
+    ) -> Iterator[Self]:
+        """Open a store to change it: nobody else can write meanwhile, and what changed is published at the end.
+
+        The old state is destroyed by that, or kept with `keep_old`. If the block raises, the store stays as it was.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> rows = Interactions.from_pairs([("u1", "a"), ("u1", "b"), ("u2", "a"), ("u3", "c")])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Engine(model=WMF(dim=4)).fit(rows).save(folder)
+        ...     with Engine.changing(folder) as engine:
+        ...         gone = engine.forget(users=["u1"]).rows_removed
+        ...     gone, Engine.load(folder).knows("u1")
+        (2, False)
+        """
+        store = DirectoryStore(Path(folder))
+        store.manifest()  # raises where there is no store, before anything is made there
+        with store.writing():
+            engine = cls(key=key, executor=executor)
+            before = engine._open(store)
+            yield engine
+            if engine._state() is before:
+                return
+            started = time.perf_counter()
+            engine._fitted = replace(engine._state(), kept_old=keep_old)
+            write_snapshot(store, engine._snapshot(), keep_old=keep_old)
+            engine.seconds["publish"] = time.perf_counter() - started
+
+    def export(self, folder: str | Path) -> None:
+        """Write what a fresh fit needs to a new folder: rows (by pseudonyms), assignment, configuration, titles."""
+        snapshot = self._snapshot()
+        state = snapshot.state
+        write_export(
+            Path(folder),
+            Export(
+                config=state.config,
+                train=state.train,
+                valid=state.valid,
+                partition=state.partition,
+                titles=snapshot.titles,
+                key_check=snapshot.key_check,
+                public_key=snapshot.public_key,
+            ),
+        )
+
+    @classmethod
+    def fit_export(
+        cls,
+        folder: str | Path,
+        *,
+        key: bytes | None = None,
+        executor: Executor | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Fit an export, from nothing: the digest is that of the store that was exported.
+
+        A data-independent partition is computed anew; the assignment of any other is taken from the export, and the
+        level says so. No key is needed: users go by pseudonyms already and are not hashed again.
+        """
+        export = read_export(Path(folder))
+        if key is None and export.public_key:
+            key = PUBLIC_KEY
+        if key is not None and key_check(key) != export.key_check:
+            raise KeyMismatchError(f"the export in {folder} was made with {_which_key(export.public_key, key)}")
+        engine = cls(key=key, executor=executor)
+        engine.config = export.config
+        engine._key_check, engine._public_key = export.key_check, export.public_key
+        engine.titles = dict(export.titles)
+        given = export.partition if PARTITIONS[export.config.partition].remembers_data else None
+        return engine._fit(export.train, export.valid, given, None, progress)
+
+
+def _own_settings(part: Partitioner | Aggregator) -> dict[str, object]:
+    """Return the settings of a part but for those that the engine decides."""
+    return {key: value for key, value in settings.values(part).items() if key not in ("device", "n_shards")}
 
 
 def _which_key(public: bool, given: bytes) -> str:

@@ -8,6 +8,7 @@
     ├── StoreNotFoundError  exit 2  there is no store in the folder named
     ├── StoreError          exit 1  a store is there but damaged, half-written, in use or in the way
     ├── KeyMismatchError    exit 1  the pseudonym key at hand is not the one the store was made with
+    ├── EnvironmentMismatchError  1  weights computed here would not have the bits of those in the store
     └── TrainingError       exit 1  a submodel could not be trained (diverged, a worker died)
 
 A message says what was found, what was expected and what to do next. `exit_code` is the command line's.
@@ -20,6 +21,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "DataError",
+    "EnvironmentMismatchError",
     "KeyMismatchError",
     "ReceraserError",
     "StoreError",
@@ -84,6 +86,10 @@ class StoreError(ReceraserError):
 
 class KeyMismatchError(ReceraserError):
     """The pseudonym key differs from the one the store was made with."""
+
+
+class EnvironmentMismatchError(ReceraserError):
+    """What bits depend on differs from where the store was computed."""
 
 
 class TrainingError(ReceraserError):

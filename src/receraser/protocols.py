@@ -7,7 +7,10 @@ seed. So `Model.fit` is handed these and nothing else, and starts from nothing e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Histories, Interactions
@@ -16,8 +19,9 @@ from receraser.fingerprint import Tensors
 if TYPE_CHECKING:
     import torch
 
-    from receraser.execution.task import FitResult, FitTask
-    from receraser.partition.partition import Partition
+    from receraser.execution.task import Result, Task
+    from receraser.models.factors import FactorModel
+    from receraser.partition.partition import Embeddings, Partition
 
 __all__ = ["Aggregator", "Executor", "Model", "Partitioner", "Progress", "Scorer"]
 
@@ -76,11 +80,14 @@ class Model(Scorer, Protocol):
 
 
 class Partitioner(Protocol):
-    """Decides which shard a row lives in."""
+    """Decides which shard a row lives in. A dataclass: its fields are its settings."""
+
+    name: ClassVar[str]
+    remembers_data: ClassVar[bool]  # the shard of a row depends on other rows, and the assignment must be kept
 
     @property
-    def name(self) -> str:
-        """What configurations call it."""
+    def user_atomic(self) -> bool:
+        """Whether all rows of a user live in one shard."""
         ...
 
     @property
@@ -88,26 +95,47 @@ class Partitioner(Protocol):
         """A constant, never a function of the data."""
         ...
 
-    def assign(self, interactions: Interactions, *, valid: Interactions | None, seed: int) -> Partition:
+    def assign(
+        self,
+        interactions: Interactions,
+        *,
+        valid: Interactions | None,
+        seed: int,
+        embeddings: Embeddings | None = None,
+        progress: Progress | None = None,
+    ) -> Partition:
         """Return the shard of every row, of the training rows and of the validation rows."""
+        ...
+
+    def place(
+        self, newcomers: Interactions, *, held: Interactions, partition: Partition, seed: int
+    ) -> NDArray[np.int32]:
+        """Return the shard of rows that join those held; rows held stay where they are."""
         ...
 
 
 class Aggregator(Protocol):
-    """Makes one scorer of the submodels."""
+    """Makes one scorer of the submodels. A dataclass: its fields are its settings."""
 
-    @property
-    def name(self) -> str:
-        """What configurations call it."""
-        ...
+    name: ClassVar[str]
+    learns: ClassVar[bool]  # whether `fit` does anything
 
     def fit(
-        self, submodels: Sequence[Model], interactions: Interactions, *, valid: Interactions | None, seed: int
-    ) -> Tensors:
-        """Learn, from nothing, what combines the submodels; {} where nothing is learned. Stored and digested."""
+        self,
+        submodels: Sequence[FactorModel],
+        interactions: Interactions,
+        *,
+        valid: Interactions | None,
+        seed: int,
+        progress: Progress | None = None,
+    ) -> tuple[Tensors, Mapping[str, object]]:
+        """Learn, from nothing, what combines the submodels; {} where nothing is learned. Stored and digested.
+
+        The second is for people: facts of the fit, no part of the digest.
+        """
         ...
 
-    def scorer(self, submodels: Sequence[Model], state: Tensors) -> Scorer:
+    def scorer(self, submodels: Sequence[FactorModel], state: Tensors) -> Scorer:
         """Put the submodels and what `fit` returned together."""
         ...
 
@@ -120,11 +148,11 @@ class Executor(Protocol):
         """What bits depend on over there; known once prepared."""
         ...
 
-    def prepare(self, model: str, hyperparameters: Mapping[str, object], n_tasks: int = 1) -> None:
-        """Get ready to run tasks of this kind: start, import, compile; no part of anybody's training time."""
+    def prepare(self, toys: Sequence[Task], n_tasks: int = 1) -> None:
+        """Get ready for tasks like these toys: start, import, compile; no part of anybody's training time."""
         ...
 
-    def run(self, tasks: Iterable[FitTask], *, progress: Progress | None = None) -> list[FitResult]:
+    def run(self, tasks: Iterable[Task], *, progress: Progress | None = None) -> list[Result]:
         """Return the results in the order of the tasks."""
         ...
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
-from receraser.partition.partition import Partition
+from receraser.partition.partition import Embeddings, Landmarks, Partition
 
 TRAIN = Interactions.from_pairs([("u", "a"), ("u", "b"), ("v", "b"), ("w", "c")])
 VALID = Interactions.from_pairs([("u", "c"), ("x", "a")])
@@ -57,3 +58,35 @@ def test_there_are_no_shards_but_those_counted(train: list[int], valid: list[int
 def test_other_tables_than_those_partitioned_are_refused(partition: Partition, valid: Interactions | None) -> None:
     with pytest.raises(ValueError, match="not the tables that were partitioned"):
         partition.shards(TRAIN, valid)
+
+
+def test_shards_are_int32() -> None:
+    with pytest.raises(ValueError, match="int64, not int32"):
+        Partition(3, np.array([0, 1]))
+
+
+def test_sizes_and_balance() -> None:
+    partition = Partition(3, shards(2, 0, 0, 0))
+    assert partition.sizes.tolist() == [3, 0, 1]
+    assert partition.balance == 3 / (4 / 3)
+    assert Partition(3, shards()).balance == 1.0
+
+
+def test_landmarks_of_what_has_vanished_vanish() -> None:
+    vectors = np.arange(6, dtype=np.float32).reshape(3, 2)
+    marks = Landmarks(np.zeros((2, 2)), IdMap(["a", "b", "c"]), vectors)
+    left = marks.among(IdMap(["a", "c", "d"]))
+    assert left.ids.ids == ("a", "c")
+    assert left.vectors.tolist() == [[0, 1], [4, 5]]
+    assert left.anchors is marks.anchors
+    assert marks.among(IdMap("abcd")) is marks
+    assert {name: array.shape for name, array in left.tensors().items()} == {"anchors": (2, 2), "vectors": (2, 2)}
+
+
+def test_vectors_follow_their_users_to_other_names() -> None:
+    vectors = np.array([[1.0], [2.0], [3.0]], dtype=np.float32)
+    given = Embeddings(IdMap(["u", "v", "w"]), vectors, IdMap(["a"]), vectors[:1])
+    renamed = given.renamed({"u": "z", "v": "x", "w": "y"})
+    assert renamed.users.ids == ("x", "y", "z")
+    assert renamed.user_vectors[:, 0].tolist() == [2.0, 3.0, 1.0]
+    assert renamed.items == given.items

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import pytest
+
+from receraser.errors import UsageError
 from receraser.partition.whole import Whole
 from receraser.protocols import Partitioner
 from tests.contracts.partitioner_contract import PartitionerContract
@@ -19,3 +22,7 @@ class TestWhole(PartitionerContract):
     def test_looks_at_no_data(self) -> None:
         assert not Whole.remembers_data
         assert Whole.name == "whole"
+
+    def test_two_shards_are_refused(self) -> None:
+        with pytest.raises(UsageError, match="one shard; 2 were asked for"):
+            Whole(n_shards=2)

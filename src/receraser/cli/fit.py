@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 from receraser.cli import options
 from receraser.cli.console import Bar, count, print_json, say, warn
+from receraser.errors import UsageError
 
 if TYPE_CHECKING:
     from receraser.config import EngineConfig
@@ -32,10 +34,14 @@ def _method_names() -> list[str]:
 
 
 def fit(
-    data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="Interactions: .csv .tsv .txt .dat .inter (each also .gz) .parquet")
-    ],
     store: options.Store,
+    data: Annotated[
+        Path | None,
+        typer.Argument(metavar="DATA", help="Interactions: .csv .tsv .txt .dat .inter (each also .gz) .parquet"),
+    ] = None,
+    from_export: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Fit what `export` wrote, with its configuration, from nothing.")
+    ] = None,
     valid: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Rows that choose the epoch; never trained on.")
     ] = None,
@@ -43,11 +49,20 @@ def fit(
         Path | None, typer.Option(metavar="FILE", help="Titles of the items, shown with recommendations.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(metavar="M", help="Method: retrain.", autocompletion=_method_names)
+        str | None,
+        typer.Option(metavar="M", help="retrain, sisa, grapheraser or receraser.", autocompletion=_method_names),
     ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="B", help="Base model: wmf, bpr or lightgcn.", autocompletion=_model_names)
     ] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option(metavar="P", help="Instead of the method's: whole hash random ubp ibp inbp bekm blpa."),
+    ] = None,
+    aggregation: Annotated[
+        str | None, typer.Option(metavar="A", help="Instead of the method's: alone mean static attention.")
+    ] = None,
+    shards: Annotated[int | None, typer.Option(metavar="K", help="How many shards.")] = None,
     dim: Annotated[int | None, typer.Option(metavar="D", help="Length of the vectors.")] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Root of every random draw.")] = None,
     device: Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute.")] = None,
@@ -55,8 +70,12 @@ def fit(
         str | None, typer.Option(metavar="FILE", help="A TOML file, or a preset by name, such as bpr-ml-1m.")
     ] = None,
     settings: Annotated[
-        list[str], typer.Option("--set", metavar="KEY=VALUE", help="A hyperparameter; repeatable.")
+        list[str],
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting; also partition.KEY, aggregation.KEY; repeatable."),
     ] = [],  # noqa: B006
+    embeddings: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Vectors (.npz) that a partition divides the rows by.")
+    ] = None,
     columns: options.Columns = None,
     min_rating: options.MinRating = None,
     skip_bad_rows: options.SkipBadRows = False,
@@ -66,14 +85,38 @@ def fit(
     as_json: options.AsJson = False,
 ) -> None:
     """Fit a model on interactions and publish it as a store."""
-    from receraser.cli.reading import describe, read_for
+    from receraser.cli.reading import describe, read_embeddings_for, read_for
     from receraser.config import resolve
     from receraser.data.readers import read_titles
     from receraser.store.directory import DirectoryStore
 
+    if from_export is not None:
+        named: dict[str, object] = {
+            "DATA": data,
+            "--valid": valid,
+            "--items": items,
+            "--method": method,
+            "--model": model,
+        }
+        named |= {"--partition": partition, "--aggregation": aggregation, "--shards": shards, "--dim": dim}
+        named |= {"--seed": seed, "--device": device, "--config": config, "--embeddings": embeddings}
+        _only_an_export([name for name, value in (named | {"--set": settings or None}).items() if value is not None])
+        _fit_export(from_export, store, keys, replace=replace, dry_run=dry_run, as_json=as_json)
+        return
+    if data is None:
+        raise UsageError("name a file of interactions, or an export with --from-export")
     overrides = options.pairs(settings) | ({} if dim is None else {"dim": str(dim)})
+    if embeddings is not None:
+        overrides |= {"partition.embeddings": "file"}
     with Bar("preparing"):
-        chosen = resolve(_chosen(config, method=method, model=model, seed=seed, device=device), overrides)
+        base = _chosen(config, method=method, model=model, partition=partition, aggregation=aggregation)
+        base = dataclasses.replace(
+            base,
+            shards=base.shards if shards is None else shards,
+            seed=base.seed if seed is None else seed,
+            device=base.device if device is None else device,
+        )
+        chosen = resolve(base, overrides)
     DirectoryStore(store).check_free(replace=replace)
 
     started = time.perf_counter()
@@ -82,12 +125,15 @@ def fit(
     if valid is not None:
         held = read_for(valid, columns=columns, min_rating=min_rating, skip_bad_rows=skip_bad_rows).interactions
     titles = {} if items is None else read_titles(items)
+    vectors = read_embeddings_for(embeddings)
     read_seconds = time.perf_counter() - started
 
     rows = train.interactions
     say(f"{count(len(rows), 'interaction')} of {count(len(rows.users), 'user')} with {count(len(rows.items), 'item')}")
+    _say_what_to_know(chosen)
     if dry_run:
-        say(f"would fit {chosen.model} ({chosen.method}) on {chosen.device} and publish it in {store}")
+        parts = f"{chosen.partition} + {chosen.aggregation}, {count(chosen.shards, 'shard')}"
+        say(f"would fit {chosen.model} ({chosen.method}: {parts}) on {chosen.device} and publish it in {store}")
         if as_json:
             data_read = describe(train.report)
             print_json({"dry_run": True, "config": chosen.as_dict(), "rows": len(rows), "data": data_read})
@@ -95,35 +141,90 @@ def fit(
     engine = _engine(chosen, keys)
     engine.titles = titles
     with Bar("starting a worker") as bar:
-        engine.fit(rows, valid=held, progress=bar.update)
+        engine.fit(rows, valid=held, embeddings=vectors, progress=bar.update)
     with Bar("publishing"):
         engine.save(store, replace=replace)
-    seconds = {"read": read_seconds, **engine.seconds}
+    _report(engine, {"read": read_seconds, **engine.seconds}, store, as_json, {"data": describe(train.report)})
+    if not as_json:
+        _say_what_next(store, keys, rows.users.ids[0])
+
+
+def _only_an_export(given: list[str]) -> None:
+    if given:
+        raise UsageError(f"--from-export brings its own data and configuration; leave {', '.join(given)} out")
+
+
+def _fit_export(folder: Path, store: Path, keys: Path | None, *, replace: bool, dry_run: bool, as_json: bool) -> None:
+    """Fit an export, from nothing."""
+    from receraser.engine import Engine
+    from receraser.keys import load_key
+    from receraser.store.directory import DirectoryStore
+    from receraser.store.export import read_export
+
+    DirectoryStore(store).check_free(replace=replace)
+    started = time.perf_counter()
+    export = read_export(folder)
+    read_seconds = time.perf_counter() - started
+    say(f"{count(len(export.train), 'interaction')} of {count(len(export.train.users), 'user')}, by pseudonyms")
+    if dry_run:
+        say(f"would fit {export.config.model} ({export.config.method}) and publish it in {store}")
+        if as_json:
+            print_json({"dry_run": True, "config": export.config.as_dict(), "rows": len(export.train)})
+        return
+    with Bar("starting a worker") as bar:
+        engine = Engine.fit_export(folder, key=None if keys is None else load_key(keys), progress=bar.update)
+    with Bar("publishing"):
+        engine.save(store, replace=replace)
+    _report(engine, {"read": read_seconds, **engine.seconds}, store, as_json, {})
+
+
+def _report(engine: Engine, seconds: dict[str, float], store: Path, as_json: bool, more: dict[str, object]) -> None:
+    """Say what was fitted and how long it took."""
     seconds["total"] = sum(seconds.values())
     if as_json:
-        print_json(_document(engine, seconds) | {"data": describe(train.report)})
+        print_json(_document(engine, seconds) | more)
         return
     for stage, value in seconds.items():
         say(f"  {stage:<10} {value:8.2f} s")
+    if len(engine.shards) > 1:
+        say(f"{count(len(engine.shards), 'shard')}, the largest {engine.balance:.2f} x the mean")
     say(f"published in {store}, digest {engine.digest[:16]}..., level {engine.level}")
-    _say_what_next(store, keys, rows.users.ids[0])
 
 
 def _chosen(
-    source: str | None, *, method: str | None, model: str | None, seed: int | None, device: str | None
+    source: str | None, *, method: str | None, model: str | None, partition: str | None, aggregation: str | None
 ) -> EngineConfig:
-    """Return the configuration: that of the file or preset, changed by what was given beside it."""
+    """Return the configuration: that of the file or preset, changed by what was given beside it.
+
+    Settings of a part that was replaced are of no use to the new one.
+    """
     from receraser.config import EngineConfig, load_config
 
     base = EngineConfig() if source is None else load_config(source)
-    keeps_model = model is None or model == base.model
-    return EngineConfig(
-        method=base.method if method is None else method,
-        model=base.model if model is None else model,
-        seed=base.seed if seed is None else seed,
-        device=base.device if device is None else device,
-        hyperparameters=base.hyperparameters if keeps_model else {},  # another model's are of no use
-    )
+    if method is not None and method != base.method:
+        base = dataclasses.replace(
+            base, method=method, partition="", aggregation="", shards=0, partition_settings={}, aggregation_settings={}
+        )
+    if model is not None and model != base.model:
+        base = dataclasses.replace(base, model=model, hyperparameters={})
+    if partition is not None and partition != base.partition:
+        base = dataclasses.replace(base, partition=partition, partition_settings={})
+    if aggregation is not None and aggregation != base.aggregation:
+        base = dataclasses.replace(base, aggregation=aggregation, aggregation_settings={})
+    return base
+
+
+def _say_what_to_know(chosen: EngineConfig) -> None:
+    """Say what a combination cannot do."""
+    from receraser.config import part_settings
+    from receraser.partition.registry import make_partitioner
+
+    fixed = chosen.aggregation in ("mean", "static") and chosen.shards > 1
+    if fixed and make_partitioner(*part_settings(chosen, "partition")).user_atomic:
+        warn(
+            f"with the partition {chosen.partition} all rows of a user are in one shard, so {chosen.aggregation} "
+            "cannot change the order of anybody's list: it is that of their own submodel"
+        )
 
 
 def _engine(chosen: EngineConfig, keys: Path | None) -> Engine:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from receraser.cli import options
 from receraser.cli.console import Bar, count, print_json, print_lines, print_table, warn
 
@@ -24,18 +26,38 @@ def inspect(store: options.Store, as_json: options.AsJson = False) -> None:
     if as_json:
         print_json(manifest)
         return
-    config = held.config
+    state = held.state
+    config = state.config
     sizes: dict[str, int] = manifest["files"]  # type: ignore[assignment]
     key = "a public key: whoever guesses an id can recognise it" if held.public_key else "a secret key"
+    kept = "; the state before the last change is kept" if state.kept_old else ""
     lines = {
-        "method": f"{config.method} (level {held.level})",
+        "method": f"{config.method}: {config.partition} + {config.aggregation}",
+        "level": f"{state.level}{_why(state.level)}{kept}",
         "model": f"{config.model} on {config.device}, seed {config.seed}",
-        "settings": ", ".join(f"{name}={value}" for name, value in config.hyperparameters.items()),
-        "digest": held.digest,
+        "settings": _settings(config.hyperparameters),
+        "partition": _settings({"shards": config.shards, **config.partition_settings}),
+        "aggregation": _settings(config.aggregation_settings) or "nothing to set",
+        "digest": state.digest,
         "pseudonyms": f"made with {key}",
-        "validation": "no rows" if held.valid is None else count(len(held.valid), "row"),
+        "validation": "no rows" if state.valid is None else count(len(state.valid), "row"),
         "size": f"{count(sum(sizes.values()), 'byte')} in {count(len(sizes), 'file')}, all intact",
     }
     print_lines([f"{name:<11} {text}" for name, text in lines.items()])
     columns = ["id", "rows", "users", "items", "digest"]
-    print_table(["shard", *columns[1:]], [[str(shard[column])[:16] for column in columns] for shard in held.shards])
+    reports = [vars(one.report) for one in state.shards]
+    print_table(["shard", *columns[1:]], [[str(one[column])[:16] for column in columns] for one in reports])
+    if len(reports) > 1:
+        print_lines([f"largest shard: {state.partition.balance:.2f} x the mean"])
+
+
+def _settings(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _why(level: str) -> str:
+    """Say what a level below the highest means."""
+    return {
+        "L1": " (the assignment to shards dates from before the last change; receraser rebuild makes it L3)",
+        "L2": " (an earlier state was kept)",
+    }.get(level, "")

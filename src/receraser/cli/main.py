@@ -14,12 +14,16 @@ from typing import Annotated
 
 import typer
 
+from receraser.cli.add import add
 from receraser.cli.console import say
 from receraser.cli.data import data_app
 from receraser.cli.demo import demo
 from receraser.cli.evaluate import evaluate
+from receraser.cli.export import export
 from receraser.cli.fit import fit
+from receraser.cli.forget import forget
 from receraser.cli.inspect import inspect
+from receraser.cli.rebuild import rebuild
 from receraser.cli.recommend import recommend
 from receraser.errors import ReceraserError
 
@@ -35,7 +39,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, fit, recommend, evaluate, inspect):
+for command in (demo, fit, recommend, evaluate, forget, add, export, rebuild, inspect):
     app.command()(command)
 app.add_typer(data_app, name="data")
 

@@ -19,6 +19,7 @@ __all__ = [
     "Store",
     "id_given",
     "integers",
+    "pair_given",
     "pairs",
 ]
 
@@ -93,3 +94,17 @@ def id_given(text: str, option: str) -> str:
     if problem is not None:
         raise UsageError(f"{option} {text!r}: {problem}")
     return text
+
+
+def pair_given(text: str, option: str) -> tuple[str, str]:
+    """Return a user and an item given as one text; no id holds a comma.
+
+    Examples
+    --------
+    >>> pair_given("u1,i7", "--interaction")
+    ('u1', 'i7')
+    """
+    parts = text.split(",")
+    if len(parts) != 2:
+        raise UsageError(f"{option} {text!r}: expected a user and an item, as in {option} U,I")
+    return id_given(parts[0].strip(), option), id_given(parts[1].strip(), option)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from receraser.cli.console import Bar, count, say, warn
 from receraser.data.readers import ReadReport, ReadResult, parse_columns, read
 
-__all__ = ["describe", "read_for"]
+if TYPE_CHECKING:
+    from receraser.partition.partition import Embeddings
+
+__all__ = ["describe", "read_embeddings_for", "read_for"]
 
 
 def read_for(
@@ -49,3 +53,12 @@ def describe(report: ReadReport) -> dict[str, object]:
         "bad_rows": report.bad_rows,
         "bad_examples": [{"line": line, "reason": reason} for line, reason in report.bad_examples],
     }
+
+
+def read_embeddings_for(path: Path | None) -> Embeddings | None:
+    """Read vectors for a partition, if a file was named."""
+    if path is None:
+        return None
+    from receraser.partition.embeddings import read_embeddings
+
+    return read_embeddings(path)

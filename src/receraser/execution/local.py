@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO, Self
@@ -20,9 +20,8 @@ from typing import IO, Self
 import receraser
 from receraser import errors
 from receraser.execution.environment import worker_variables
-from receraser.execution.messages import Message, read_message, write_message
-from receraser.execution.task import FitResult, FitTask
-from receraser.execution.worker import pack_task
+from receraser.execution.messages import Arrays, Message, pack_task, read_message, unpack_result, write_message
+from receraser.execution.task import Result, Task
 from receraser.protocols import Progress
 
 __all__ = ["LocalExecutor"]
@@ -36,11 +35,13 @@ class LocalExecutor:
     n_workers
         At most so many at a time; by default one per core. The results do not depend on it.
     threads
-        Threads of our kernels in each worker; by default the cores are shared out. The results do not depend on it.
+        Threads of our kernels in each worker; by default the tasks that run share out the cores. The results do not
+        depend on it.
     """
 
     def __init__(self, n_workers: int | None = None, threads: int | None = None) -> None:
-        self._n_workers = n_workers or len(os.sched_getaffinity(0))
+        self._cores = len(os.sched_getaffinity(0))
+        self._n_workers = n_workers or self._cores
         self._threads = threads
         self._workers: list[_Worker] = []
         self._environment: Mapping[str, object] = {}
@@ -50,17 +51,20 @@ class LocalExecutor:
         """What the workers said about themselves when they were prepared."""
         return self._environment
 
-    def prepare(self, model: str, hyperparameters: Mapping[str, object], n_tasks: int = 1) -> None:
+    def prepare(self, toys: Sequence[Task], n_tasks: int = 1) -> None:
         """Start the workers and let them import and compile; time spent here is nobody's training time."""
-        wanted = max(1, min(self._n_workers, n_tasks))
-        if self._workers and len(self._workers) < wanted:
-            self.close()  # the cores are shared out anew
-        threads = self._threads or max(1, len(os.sched_getaffinity(0)) // wanted)
-        while len(self._workers) < wanted:
-            self._workers.append(_Worker(threads))
+        for _ in range(len(self._workers), max(1, min(self._n_workers, n_tasks))):
+            self._workers.append(_Worker(self._threads or self._cores))
+        device = next((d for d in map(_device, toys) if d != "cpu"), "cpu")
         try:
+            for toy in toys:
+                for worker in self._workers:
+                    worker.send("task", *_with_threads(toy, 1))
+                for worker in self._workers:
+                    with contextlib.suppress(errors.TrainingError):  # a toy may diverge where the rows would not
+                        worker.receive(None)
             for worker in self._workers:
-                worker.send("warm", {"model": model, "hyperparameters": dict(hyperparameters)}, {})
+                worker.send("environment", {"device": device}, {})
             answers = [worker.receive(None)[1] for worker in self._workers]
             if any(answer != answers[0] for answer in answers):
                 raise errors.TrainingError("the workers found themselves in different environments; try again")
@@ -69,21 +73,23 @@ class LocalExecutor:
             self.close(kill=True)  # other workers' answers lie unread in their pipes and would be taken for later ones
             raise
 
-    def run(self, tasks: Iterable[FitTask], *, progress: Progress | None = None) -> list[FitResult]:
+    def run(self, tasks: Iterable[Task], *, progress: Progress | None = None) -> list[Result]:
         """Run the tasks; the results come in the order of the tasks."""
         todo = list(tasks)
         if not todo:
             return []
         if not self._workers:
-            self.prepare(todo[0].model, todo[0].hyperparameters, len(todo))
+            self.prepare([], len(todo))
+        workers = self._workers[: len(todo)]
+        share = self._threads or max(1, self._cores // len(workers))
         queue: SimpleQueue[int] = SimpleQueue()
         for number in range(len(todo)):
             queue.put(number)
-        results: list[FitResult | None] = [None] * len(todo)
+        results: list[Result | None] = [None] * len(todo)
         failures: list[BaseException] = []
         threads = [
-            threading.Thread(target=_drive, args=(worker, todo, queue, results, failures, progress), daemon=True)
-            for worker in self._workers[: len(todo)]
+            threading.Thread(target=_drive, args=(worker, share, todo, queue, results, failures, progress), daemon=True)
+            for worker in workers
         ]
         for thread in threads:
             thread.start()
@@ -114,9 +120,10 @@ class LocalExecutor:
 
 def _drive(
     worker: _Worker,
-    todo: list[FitTask],
+    share: int,
+    todo: list[Task],
     queue: SimpleQueue[int],
-    results: list[FitResult | None],
+    results: list[Result | None],
     failures: list[BaseException],
     progress: Progress | None,
 ) -> None:
@@ -127,12 +134,23 @@ def _drive(
         except Empty:
             return
         try:
-            meta, arrays = pack_task(todo[number])
-            worker.send("fit", meta, arrays)
-            _, answer, state = worker.receive(progress)
-            results[number] = FitResult(state, answer["facts"], float(str(answer["seconds"])))  # type: ignore[arg-type]
+            worker.send("task", *_with_threads(todo[number], share))
+            _, answer, arrays = worker.receive(progress)
+            results[number] = unpack_result(answer, arrays)
         except BaseException as error:  # noqa: BLE001 - carried over to the caller's thread
             failures.append(error)
+
+
+def _with_threads(task: Task, threads: int) -> tuple[dict[str, object], Arrays]:
+    """Return a task as a message that also says how many threads our kernels may use; the result is the same."""
+    meta, arrays = pack_task(task)
+    return meta | {"threads": threads}, arrays
+
+
+def _device(task: Task) -> str:
+    """Return where a task computes."""
+    settings = [task.settings, *(value for value in task.settings.values() if isinstance(value, Mapping))]
+    return next((str(one["device"]) for one in settings if one.get("device", "cpu") != "cpu"), "cpu")
 
 
 class _Worker:

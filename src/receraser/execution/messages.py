@@ -7,15 +7,26 @@ one array of bytes, joined by newlines, which no id can hold.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
+from receraser.execution.task import Result, Task
 
-__all__ = ["Message", "pack_rows", "read_message", "unpack_rows", "write_message"]
+__all__ = [
+    "Arrays",
+    "Message",
+    "pack_result",
+    "pack_task",
+    "read_message",
+    "unpack_result",
+    "unpack_task",
+    "write_message",
+]
 
 Arrays = dict[str, NDArray[np.generic]]
 Message = tuple[str, dict[str, object], Arrays]
@@ -55,27 +66,72 @@ def _exactly(stream: BinaryIO, n: int) -> bytes:
     return data
 
 
-def pack_rows(name: str, rows: Interactions) -> Arrays:
-    """Return a table as arrays."""
-    return {
-        f"{name}.users": _joined(rows.users.ids),
-        f"{name}.items": _joined(rows.items.ids),
-        f"{name}.user_index": rows.user_index,
-        f"{name}.item_index": rows.item_index,
+def pack_task(task: Task) -> tuple[dict[str, object], Arrays]:
+    """Return a task as the header and the arrays of a message."""
+    meta: dict[str, object] = {
+        "kind": task.kind,
+        "settings": dict(task.settings),
+        "tables": list(task.tables),
+        "ids": list(task.ids),
+        "arrays": list(task.arrays),
     }
+    arrays: Arrays = {f"array {name}": array for name, array in task.arrays.items()}
+    arrays |= {f"ids {name}": _joined(ids) for name, ids in task.ids.items()}
+    for name, rows in task.tables.items():
+        arrays |= {f"table {name} users": _joined(rows.users), f"table {name} items": _joined(rows.items)}
+        arrays |= {f"table {name} user_index": rows.user_index, f"table {name} item_index": rows.item_index}
+    return meta, arrays
 
 
-def unpack_rows(name: str, arrays: Mapping[str, NDArray[np.generic]]) -> Interactions:
-    """Return the table that `pack_rows` packed."""
-    return Interactions.from_indices(
-        _split(arrays[f"{name}.users"]),
-        _split(arrays[f"{name}.items"]),
-        np.asarray(arrays[f"{name}.user_index"], dtype=np.int32),
-        np.asarray(arrays[f"{name}.item_index"], dtype=np.int32),
+def unpack_task(meta: Mapping[str, object], arrays: Arrays) -> Task:
+    """Return the task that `pack_task` packed."""
+    settings = meta["settings"]
+    assert isinstance(settings, dict)
+    return Task(
+        kind=str(meta["kind"]),
+        settings=settings,
+        tables={name: _table(name, arrays) for name in _names(meta, "tables")},
+        ids={name: IdMap(_split(arrays[f"ids {name}"])) for name in _names(meta, "ids")},
+        arrays={name: arrays[f"array {name}"] for name in _names(meta, "arrays")},
     )
 
 
-def _joined(ids: Sequence[str]) -> NDArray[np.uint8]:
+def pack_result(result: Result) -> tuple[dict[str, object], Arrays]:
+    """Return a result as the header and the arrays of a message."""
+    arrays: Arrays = {f"array {name}": array for name, array in result.arrays.items()}
+    arrays |= {f"ids {name}": _joined(ids) for name, ids in result.ids.items()}
+    names = {"ids": list(result.ids), "arrays": list(result.arrays)}
+    return {"facts": dict(result.facts), "seconds": result.seconds, **names}, arrays
+
+
+def unpack_result(meta: Mapping[str, object], arrays: Arrays) -> Result:
+    """Return the result that `pack_result` packed."""
+    facts = meta["facts"]
+    assert isinstance(facts, dict)
+    return Result(
+        arrays={name: arrays[f"array {name}"] for name in _names(meta, "arrays")},
+        ids={name: IdMap(_split(arrays[f"ids {name}"])) for name in _names(meta, "ids")},
+        facts=facts,
+        seconds=float(str(meta["seconds"])),
+    )
+
+
+def _table(name: str, arrays: Arrays) -> Interactions:
+    return Interactions.from_indices(
+        _split(arrays[f"table {name} users"]),
+        _split(arrays[f"table {name} items"]),
+        np.asarray(arrays[f"table {name} user_index"], dtype=np.int32),
+        np.asarray(arrays[f"table {name} item_index"], dtype=np.int32),
+    )
+
+
+def _names(meta: Mapping[str, object], key: str) -> list[str]:
+    names = meta[key]
+    assert isinstance(names, list)
+    return [str(name) for name in names]
+
+
+def _joined(ids: Iterable[str]) -> NDArray[np.uint8]:
     return np.frombuffer("\n".join(ids).encode(), dtype=np.uint8)
 
 

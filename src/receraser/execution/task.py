@@ -1,43 +1,241 @@
-"""`FitTask`: everything a submodel depends on. `run_task`: the pure function from it to `FitResult`."""
+"""`Task`: one pure computation and everything it depends on. `run_task`: the function from it to its `Result`.
+
+Four kinds: a submodel fitted on its shard ("submodel"), a data-driven partition ("partition"), the shards of newcomers
+in such a partition ("placement"), a learned aggregation ("aggregation"). What is published is computed by one of them,
+in a worker, and nowhere else. A task is plain values, tables, vocabularies and arrays, so that it can travel.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.fingerprint import Tensors
-from receraser.protocols import Progress
+from receraser.protocols import Partitioner, Progress
 
-__all__ = ["FitResult", "FitTask", "run_task"]
+if TYPE_CHECKING:
+    from receraser.models.factors import FactorModel
+    from receraser.partition.partition import Embeddings, Partition
+
+__all__ = [
+    "Result",
+    "Task",
+    "aggregation_task",
+    "partition_from",
+    "partition_task",
+    "placement_task",
+    "run_task",
+    "submodel_task",
+]
+
+Settings = Mapping[str, object]
 
 
 @dataclass(frozen=True, eq=False)
-class FitTask:
-    """One submodel to be fitted: a model's name and hyperparameters, its shard's rows, its seed."""
+class Task:
+    """Everything a computation depends on."""
 
-    model: str
-    hyperparameters: Mapping[str, object]
-    seed: int
-    train: Interactions
-    valid: Interactions | None = None
+    kind: str
+    settings: Settings
+    tables: Mapping[str, Interactions] = field(default_factory=dict)
+    ids: Mapping[str, IdMap] = field(default_factory=dict)
+    arrays: Tensors = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
-class FitResult:
-    """What came out: the weights; and, for people only, facts about the fit and how long it took."""
+class Result:
+    """What came out; and, for people only, facts about the computation and how long it took."""
 
-    state: Tensors
+    arrays: Tensors
+    ids: Mapping[str, IdMap]
     facts: Mapping[str, object]
     seconds: float
 
 
-def run_task(task: FitTask, *, progress: Progress | None = None) -> FitResult:
-    """Fit the submodel, here and now."""
+def run_task(task: Task, *, progress: Progress | None = None) -> Result:
+    """Compute, here and now."""
+    started = time.perf_counter()
+    arrays, ids, facts = _KINDS[task.kind](task, progress)
+    return Result(arrays, ids, facts, time.perf_counter() - started)
+
+
+Outcome = tuple[Tensors, Mapping[str, IdMap], Mapping[str, object]]
+
+# ---------------------------------------------------------------------- a submodel
+
+
+def submodel_task(
+    model: str, hyperparameters: Settings, seed: int, train: Interactions, valid: Interactions | None = None
+) -> Task:
+    """Return the task of fitting one submodel: a model, its shard's rows, its seed."""
+    settings = {"model": model, "hyperparameters": dict(hyperparameters), "seed": seed}
+    return Task("submodel", settings, _tables(train, valid))
+
+
+def _submodel(task: Task, progress: Progress | None) -> Outcome:
+    model = _model(task)
+    model.fit(task.tables["train"], valid=task.tables.get("valid"), seed=_seed(task), progress=progress)
+    return model.state(), {}, model.facts()
+
+
+# ---------------------------------------------------------------------- a partition
+
+
+def partition_task(
+    partition: str,
+    settings: Settings,
+    seed: int,
+    train: Interactions,
+    valid: Interactions | None = None,
+    embeddings: Embeddings | None = None,
+) -> Task:
+    """Return the task of assigning rows to shards by looking at them."""
+    ids, arrays = {}, {}
+    if embeddings is not None:
+        ids = {"users": embeddings.users, "items": embeddings.items}
+        arrays = {"user_vectors": embeddings.user_vectors, "item_vectors": embeddings.item_vectors}
+    about = {"partition": partition, "settings": dict(settings), "seed": seed}
+    return Task("partition", about, _tables(train, valid), ids, arrays)
+
+
+def _partition(task: Task, progress: Progress | None) -> Outcome:
+    from receraser.partition.partition import Embeddings
+
+    embeddings = None
+    if task.arrays:
+        p, q = (np.asarray(task.arrays[name], dtype=np.float32) for name in ("user_vectors", "item_vectors"))
+        embeddings = Embeddings(task.ids["users"], p, task.ids["items"], q)
+    found = _partitioner(task).assign(
+        task.tables["train"],
+        valid=task.tables.get("valid"),
+        seed=_seed(task),
+        embeddings=embeddings,
+        progress=progress,
+    )
+    arrays = {"train": found.train} | ({} if found.valid is None else {"valid": found.valid})
+    facts = {"balance": round(found.balance, 4)}
+    if found.landmarks is None:
+        return arrays, {}, facts
+    return arrays | dict(found.landmarks.tensors()), {"landmarks": found.landmarks.ids}, facts
+
+
+def partition_from(result: Result, n_shards: int) -> Partition:
+    """Return the partition that a task of this kind computed."""
+    from receraser.partition.partition import Landmarks, Partition
+
+    arrays = result.arrays
+    shards = {name: np.asarray(arrays[name], dtype=np.int32) for name in ("train", "valid") if name in arrays}
+    landmarks = None
+    if "landmarks" in result.ids:
+        anchors = np.asarray(arrays["anchors"], dtype=np.float64)
+        landmarks = Landmarks(anchors, result.ids["landmarks"], np.asarray(arrays["vectors"], dtype=np.float32))
+    return Partition(n_shards, shards["train"], shards.get("valid"), landmarks)
+
+
+def placement_task(
+    partition: str,
+    settings: Settings,
+    seed: int,
+    newcomers: Interactions,
+    held: Interactions,
+    present: Partition,
+) -> Task:
+    """Return the task of finding the shards of rows that join those held."""
+    about = {"partition": partition, "settings": dict(settings), "seed": seed}
+    ids: dict[str, IdMap] = {}
+    arrays: dict[str, NDArray[np.generic]] = {"train": present.train}
+    if present.landmarks is not None:
+        ids = {"landmarks": present.landmarks.ids}
+        arrays |= present.landmarks.tensors()
+    return Task("placement", about, {"newcomers": newcomers, "held": held}, ids, arrays)
+
+
+def _placement(task: Task, progress: Progress | None) -> Outcome:  # noqa: ARG001
+    partitioner = _partitioner(task)
+    present = partition_from(Result(task.arrays, task.ids, {}, 0.0), partitioner.n_shards)
+    newcomers, held = task.tables["newcomers"], task.tables["held"]
+    shards = partitioner.place(newcomers, held=held, partition=present, seed=_seed(task))
+    return {"shards": shards}, {}, {}
+
+
+# ---------------------------------------------------------------------- an aggregation
+
+
+def aggregation_task(
+    aggregation: str,
+    settings: Settings,
+    submodels: Sequence[FactorModel],
+    seed: int,
+    train: Interactions,
+    valid: Interactions | None = None,
+) -> Task:
+    """Return the task of learning what combines the submodels."""
+    about = {
+        "aggregation": aggregation,
+        "settings": dict(settings),
+        "model": submodels[0].name,
+        "hyperparameters": submodels[0].hyperparameters(),
+        "n_submodels": len(submodels),
+        "seed": seed,
+    }
+    ids: dict[str, IdMap] = {}
+    arrays: dict[str, NDArray[np.generic]] = {}
+    for k, model in enumerate(submodels):
+        ids |= {f"{k}.users": model.users_, f"{k}.items": model.items_}
+        arrays |= {f"{k}.{name}": array for name, array in model.state().items()}
+    return Task("aggregation", about, _tables(train, valid), ids, arrays)
+
+
+def _aggregation(task: Task, progress: Progress | None) -> Outcome:
+    from receraser.aggregation.registry import make_aggregator
+
+    submodels = []
+    for k in range(int(str(task.settings["n_submodels"]))):
+        own = f"{k}."
+        state = {name.removeprefix(own): array for name, array in task.arrays.items() if name.startswith(own)}
+        submodels.append(_model(task).load_state(task.ids[f"{k}.users"], task.ids[f"{k}.items"], state))
+    aggregator = make_aggregator(str(task.settings["aggregation"]), _settings(task, "settings"))
+    train, valid = task.tables["train"], task.tables.get("valid")
+    learned, facts = aggregator.fit(submodels, train, valid=valid, seed=_seed(task), progress=progress)
+    return learned, {}, facts
+
+
+_KINDS = {
+    "submodel": _submodel,
+    "partition": _partition,
+    "placement": _placement,
+    "aggregation": _aggregation,
+}
+
+
+def _partitioner(task: Task) -> Partitioner:
+    from receraser.partition.registry import make_partitioner
+
+    return make_partitioner(str(task.settings["partition"]), _settings(task, "settings"))
+
+
+def _model(task: Task) -> FactorModel:
     from receraser.models.registry import make_model
 
-    started = time.perf_counter()
-    model = make_model(task.model, task.hyperparameters)
-    model.fit(task.train, valid=task.valid, seed=task.seed, progress=progress)
-    return FitResult(model.state(), model.facts(), time.perf_counter() - started)
+    return make_model(str(task.settings["model"]), _settings(task, "hyperparameters"))
+
+
+def _settings(task: Task, key: str) -> Settings:
+    value = task.settings[key]
+    assert isinstance(value, Mapping)
+    return value
+
+
+def _seed(task: Task) -> int:
+    return int(str(task.settings["seed"]))
+
+
+def _tables(train: Interactions, valid: Interactions | None) -> dict[str, Interactions]:
+    return {"train": train} | ({} if valid is None else {"valid": valid})

@@ -6,8 +6,7 @@ least squares in the space of the items (`training.least_squares`).
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from receraser import settings
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Histories, Interactions
 from receraser.errors import TrainingError, UsageError
@@ -24,6 +24,7 @@ from receraser.fingerprint import Tensors
 from receraser.protocols import Progress
 from receraser.seeds import derive, id_counters, normal
 from receraser.training.least_squares import fold_in
+from receraser.training.loop import Objective
 
 __all__ = ["FactorModel", "Learned", "Lesson", "initial_vectors", "one_torch_thread", "score_blocks", "torch_device"]
 
@@ -69,18 +70,7 @@ class FactorModel:
     facts_: dict[str, object] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for spec in dataclasses.fields(self):
-            if not spec.init:
-                continue
-            value: object = getattr(self, spec.name)
-            kind = type(spec.default)
-            if type(value) is not kind and not (kind is float and type(value) is int):
-                raise UsageError(f"{self.name}: {spec.name} is {value!r}; expected a value of type {kind.__name__}")
-            if kind is float:
-                setattr(self, spec.name, float(value))  # type: ignore[arg-type]  # 1 and 1.0 are one setting, one digest
-            least = 1 if spec.name in _AT_LEAST_ONE else 0
-            if isinstance(value, (int, float)) and not least <= value < float("inf"):
-                raise UsageError(f"{self.name}: {spec.name} is {value}; expected a number of at least {least}")
+        settings.check(self, at_least_one=_AT_LEAST_ONE)
 
     # ------------------------------------------------------------------ what the protocol asks
 
@@ -103,9 +93,21 @@ class FactorModel:
         """Return the vectors of the users and of the items, and the facts of the fit. What a model is, is here."""
         raise NotImplementedError
 
+    def objective(
+        self,
+        rows: Interactions,
+        seed: int,
+        *,
+        parameters: Sequence[torch.Tensor],
+        vectors: Callable[[], tuple[torch.Tensor, torch.Tensor]],
+        penalised: tuple[torch.Tensor, torch.Tensor] | None = None,
+    ) -> Objective:
+        """Return the model's own loss, over whatever parameters the vectors are made of."""
+        raise NotImplementedError
+
     def hyperparameters(self) -> dict[str, object]:
         """Return the constructor's arguments."""
-        return {spec.name: getattr(self, spec.name) for spec in dataclasses.fields(self) if spec.init}
+        return settings.values(self)
 
     def state(self) -> Tensors:
         """Return the vectors."""
@@ -125,12 +127,24 @@ class FactorModel:
 
     def scores(self, histories: Histories) -> torch.Tensor:
         """Return (len(histories), n_items): learned vectors where the user was fitted, folded in otherwise."""
+        return self.scores_of(self.vectors(histories))
+
+    def vectors(self, histories: Histories, *, strangers: NDArray[np.bool_] | None = None) -> Vectors:
+        """Return (len(histories), dim): learned where the user was fitted, else folded in from the items they have.
+
+        Only `strangers` are folded in, if given: a user whom other submodels know has no vector in this one.
+        """
         vectors = np.zeros((len(histories), self.dim), dtype=np.float32)
         index = self.users_.indices(histories.users)
         vectors[index >= 0] = self.user_vectors_[index[index >= 0]]
-        strangers = np.flatnonzero((index < 0) & (np.diff(histories.indptr) > 0))
-        if len(strangers):
-            vectors[strangers] = self._folded(histories, strangers)
+        new = (index < 0) & (np.diff(histories.indptr) > 0)
+        folded = np.flatnonzero(new if strangers is None else new & strangers)
+        if len(folded):
+            vectors[folded] = self._folded(histories, folded)
+        return vectors
+
+    def scores_of(self, vectors: Vectors) -> torch.Tensor:
+        """Return (len(vectors), n_items): the scores of users given by their vectors."""
         device = self._serving_device()
         return score_blocks(torch.from_numpy(vectors).to(device), torch.from_numpy(self.item_vectors_).to(device))
 

@@ -6,7 +6,7 @@ propagation over the shard's graph (LightGCN).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,10 +15,9 @@ import torch
 from receraser.data.interactions import Interactions
 from receraser.models.descent import descend
 from receraser.models.factors import FactorModel, Learned, Lesson, initial_vectors
-from receraser.training.batches import Triples
-from receraser.training.losses import bpr, l2
+from receraser.models.objectives import Pairwise, Vectors
+from receraser.training.loop import Objective
 from receraser.training.optimizers import Adagrad, Adam
-from receraser.training.sparse import gather
 
 __all__ = ["PairwiseModel"]
 
@@ -64,7 +63,9 @@ class PairwiseModel(FactorModel):
             for ids, what in ((rows.users, "user"), (rows.items, "item"))
         )
         propagate = self._propagation(rows, lesson.device)
-        objective = _Pairwise(self, rows, lesson.seed, p, q, propagate)
+        objective = self.objective(
+            rows, lesson.seed, parameters=(p, q), vectors=lambda: propagate(p, q), penalised=(p, q)
+        )
         optimizer = self.optimizer(objective.parameters, self.learning_rate)
         facts = descend(self, objective, optimizer, lesson, vectors=lambda: propagate(p, q))
         with torch.no_grad():
@@ -74,54 +75,23 @@ class PairwiseModel(FactorModel):
         """Return the function from the parameters to the vectors that are scored."""
         raise NotImplementedError
 
-
-class _Pairwise:
-    """The pairwise objective, for the training loop."""
-
-    fixed_shape = True
-
-    def __init__(
+    def objective(
         self,
-        model: PairwiseModel,
         rows: Interactions,
         seed: int,
-        p: torch.Tensor,
-        q: torch.Tensor,
-        propagate: Propagate,
-    ) -> None:
-        self.parameters = (p, q)
-        self._model = model
-        self._propagate = propagate
-        self._batches = Triples(
-            rows, batch_size=model.batch_size, seed=seed, device=p.device, n_negatives=model.n_negatives
+        *,
+        parameters: Sequence[torch.Tensor],
+        vectors: Vectors,
+        penalised: tuple[torch.Tensor, torch.Tensor] | None = None,
+    ) -> Objective:
+        """Return the pairwise loss of these rows; L2 on the tables `penalised`, if any."""
+        return Pairwise(
+            rows,
+            batch_size=self.batch_size,
+            n_negatives=self.n_negatives,
+            seed=seed,
+            parameters=parameters,
+            vectors=vectors,
+            weight_decay=self.weight_decay if penalised is not None else 0.0,
+            penalised=penalised,
         )
-        self.n_batches = self._batches.n_batches
-
-    def prepare(self, epoch: int) -> None:
-        """Draw the epoch's order and negatives."""
-        self._batches.prepare(epoch)
-
-    def loss(self, number: torch.Tensor) -> torch.Tensor:
-        """Return the loss of a batch of triples."""
-        p, q = self.parameters
-        user, item, negatives, weight = self._batches.batch(number)
-        size = user.shape[0]
-        final_p, final_q = self._propagate(p, q)
-        u = gather(final_p, user)  # (batch, dim)
-        negative = _hardest(u.detach(), final_q.detach(), negatives)
-        both = gather(final_q, torch.cat([item, negative]))  # (2 batch, dim)
-        scores = (u * both[:size]).sum(dim=1), (u * both[size:]).sum(dim=1)
-        if final_p is p:
-            penalised: tuple[torch.Tensor, ...] = (u, both[:size], both[size:])
-        else:  # the penalty is on the parameters, not on what propagation made of them
-            first = gather(q, torch.cat([item, negative]))
-            penalised = (gather(p, user), first[:size], first[size:])
-        return bpr(*scores, weight) + self._model.weight_decay * l2(penalised, weight)
-
-
-def _hardest(users: torch.Tensor, items: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-    """Return, of each user's candidates (batch, n), the one that scores highest now; the first one of equals."""
-    if candidates.shape[1] == 1:
-        return candidates[:, 0]
-    scores = (items[candidates] * users[:, None, :]).sum(dim=2)  # (batch, n)
-    return candidates.gather(1, scores.argmax(dim=1, keepdim=True))[:, 0]

@@ -7,22 +7,22 @@ non-sampling objective of Chen et al. 2020, with dropout on the user's vector.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
+from receraser import settings
 from receraser.data.interactions import Interactions
 from receraser.errors import UsageError
 from receraser.models.descent import descend
 from receraser.models.factors import FactorModel, Learned, Lesson, initial_vectors
+from receraser.models.objectives import NonSampling, Vectors
 from receraser.protocols import Progress
-from receraser.seeds import derive, draw_torch
-from receraser.training.batches import UserBatches
 from receraser.training.least_squares import Problem, pad
-from receraser.training.losses import non_sampling
+from receraser.training.loop import Objective
 from receraser.training.optimizers import Adagrad
-from receraser.training.sparse import gather
 
 __all__ = ["WMF"]
 
@@ -65,8 +65,7 @@ class WMF(FactorModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.solver not in ("als", "adagrad"):
-            raise UsageError(f"wmf: unknown solver {self.solver!r}: expected als or adagrad")
+        settings.check(self, choices={"solver": ("als", "adagrad")})
         if self.dropout >= 1:
             raise UsageError(f"wmf: dropout is {self.dropout}; expected less than 1: something must be left")
 
@@ -81,7 +80,7 @@ class WMF(FactorModel):
             p, q = self._alternate(rows, pad(users, device), pad(items, device), lesson.progress)
             return p, q, {"sweeps": self.n_sweeps}
         p, q = torch.from_numpy(users).to(device), torch.from_numpy(items).to(device)
-        objective = _NonSampling(self, rows, lesson.seed, p, q)
+        objective = self.objective(rows, lesson.seed, parameters=(p, q), vectors=lambda: (p, q))
         optimizer = Adagrad(objective.parameters, self.learning_rate)
         return p, q, descend(self, objective, optimizer, lesson, vectors=lambda: (p, q))
 
@@ -90,9 +89,9 @@ class WMF(FactorModel):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Sweep: items given users, then users given items, so that the users fit the published items."""
         matrix = rows.matrix()
-        settings = {"missing_weight": self.missing_weight, "regularization": self.regularization}
-        of_users = Problem(matrix, device=p.device, **settings)
-        of_items = Problem(matrix.T.tocsr(), device=p.device, **settings)
+        weights = {"missing_weight": self.missing_weight, "regularization": self.regularization}
+        of_users = Problem(matrix, device=p.device, **weights)
+        of_items = Problem(matrix.T.tocsr(), device=p.device, **weights)
         for sweep in range(self.n_sweeps):
             q = of_items.solve(p, q, cg_steps=self.cg_steps)
             p = of_users.solve(q, p, cg_steps=self.cg_steps)
@@ -100,35 +99,26 @@ class WMF(FactorModel):
                 progress("sweeps", sweep + 1, self.n_sweeps)
         return p, q
 
+    def objective(
+        self,
+        rows: Interactions,
+        seed: int,
+        *,
+        parameters: Sequence[torch.Tensor],
+        vectors: Vectors,
+        penalised: tuple[torch.Tensor, torch.Tensor] | None = None,  # noqa: ARG002 - this loss has no penalty
+    ) -> Objective:
+        """Return the non-sampling loss of these rows."""
+        return NonSampling(
+            rows,
+            batch_size=self.batch_size,
+            seed=seed,
+            missing_weight=self.missing_weight,
+            dropout=self.dropout,
+            dim=self.dim,
+            parameters=parameters,
+            vectors=vectors,
+        )
+
     def _fold_in_settings(self) -> tuple[float, float]:
         return self.missing_weight, self.regularization
-
-
-class _NonSampling:
-    """The non-sampling objective over batches of users, for the training loop."""
-
-    fixed_shape = False
-
-    def __init__(self, model: WMF, rows: Interactions, seed: int, p: torch.Tensor, q: torch.Tensor) -> None:
-        self.parameters = (p, q)
-        self._model = model
-        self._seed = seed
-        self._batches = UserBatches(rows, batch_size=model.batch_size, seed=seed, device=p.device)
-        self.n_batches = self._batches.n_batches
-        self._mask = torch.ones_like(p)
-
-    def prepare(self, epoch: int) -> None:
-        """Shuffle the users and draw which coordinates of their vectors are dropped."""
-        self._batches.prepare(epoch)
-        cells = torch.arange(self._mask.numel(), device=self._mask.device)
-        high = (draw_torch(derive(self._seed, "dropout", epoch), cells) >> 32) & 0xFFFFFFFF
-        kept = (high >= int(self._model.dropout * 2**32)).to(torch.float32).reshape(self._mask.shape)
-        self._mask = kept / (1.0 - self._model.dropout)
-
-    def loss(self, number: torch.Tensor) -> torch.Tensor:
-        """Return the loss of a batch of users."""
-        p, q = self.parameters
-        user, place, item = self._batches.batch(int(number))
-        vectors = gather(p, user) * self._mask[user]  # (b, dim)
-        scores = (gather(vectors, place) * gather(q, item)).sum(dim=1)  # (n_rows,)
-        return non_sampling(scores, vectors, q, self._model.missing_weight)

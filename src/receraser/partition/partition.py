@@ -1,15 +1,38 @@
-"""`Partition`: the frozen table row -> shard, for training and for validation rows."""
+"""`Partition`: the frozen table row -> shard, for training and for validation rows.
+
+A partition made by looking at the data also keeps `Landmarks`, by which rows that come later find their shard. They
+are what such a partition remembers of rows long forgotten: the reason why its level is L1 until it is rebuilt.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
+from receraser.fingerprint import Tensors
 
-__all__ = ["Partition", "Shard"]
+__all__ = ["Embeddings", "Landmarks", "Partition", "Shard"]
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """Vectors of users and items from elsewhere, by which rows are told apart."""
+
+    users: IdMap
+    user_vectors: NDArray[np.float32]
+    items: IdMap
+    item_vectors: NDArray[np.float32]
+
+    def renamed(self, names: Mapping[str, str]) -> Embeddings:
+        """Return the same vectors with users by other names (how pseudonyms come in)."""
+        new = IdMap(names[user] for user in self.users)
+        order = self.users.indices(sorted(self.users, key=names.__getitem__))
+        return Embeddings(new, self.user_vectors[order], self.items, self.item_vectors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +45,35 @@ class Shard:
 
 
 @dataclass(frozen=True, eq=False)
+class Landmarks:
+    """What a data-driven partition keeps so that newcomers find their shard.
+
+    Attributes
+    ----------
+    anchors
+        (n_shards, width) float64: where the shards are.
+    ids, vectors
+        Some items (or, where items are what is divided, users) and (n, dim) float32, one row each: newcomers are
+        folded in from them. Which and how is the partitioner's affair.
+    """
+
+    anchors: NDArray[np.float64]
+    ids: IdMap
+    vectors: NDArray[np.float32]
+
+    def among(self, alive: IdMap) -> Landmarks:
+        """Return the landmarks without the ids that are not alive: what has vanished leaves no vector behind."""
+        kept = np.array([name in alive for name in self.ids], dtype=bool)
+        if kept.all():
+            return self
+        return Landmarks(self.anchors, IdMap(self.ids.take(np.flatnonzero(kept))), self.vectors[kept])
+
+    def tensors(self) -> Tensors:
+        """Return the arrays, for storing and digesting."""
+        return {"anchors": self.anchors, "vectors": self.vectors}
+
+
+@dataclass(frozen=True, eq=False)
 class Partition:
     """Which shard each row lives in.
 
@@ -31,11 +83,14 @@ class Partition:
         A constant of the configuration, never of the data; shards may be empty.
     train, valid
         The shard of every row, aligned with the tables that were partitioned; `valid` is None without such rows.
+    landmarks
+        None where the partition looked at no data.
     """
 
     n_shards: int
     train: NDArray[np.int32]
     valid: NDArray[np.int32] | None = None
+    landmarks: Landmarks | None = None
 
     def __post_init__(self) -> None:
         for shards in (self.train, self.valid):
@@ -52,11 +107,19 @@ class Partition:
         sizes = [None if one is None else len(one) for one in (train, valid, self.train, self.valid)]
         if sizes[:2] != sizes[2:]:
             raise ValueError("these are not the tables that were partitioned")
-        return [
-            Shard(
-                k,
-                train.take(self.train == k),
-                None if valid is None or self.valid is None else valid.take(self.valid == k),
-            )
-            for k in range(self.n_shards)
-        ]
+        return [self.shard(k, train, valid) for k in range(self.n_shards)]
+
+    def shard(self, k: int, train: Interactions, valid: Interactions | None) -> Shard:
+        """Cut one shard out of the tables."""
+        of_valid = None if valid is None or self.valid is None else valid.take(self.valid == k)
+        return Shard(k, train.take(self.train == k), of_valid)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """(n_shards,): the training rows of each shard."""
+        return np.bincount(self.train, minlength=self.n_shards)
+
+    @property
+    def balance(self) -> float:
+        """The largest shard over the mean: 1 is perfect; 1 for no rows at all."""
+        return float(self.sizes.max() / self.sizes.mean()) if len(self.train) else 1.0

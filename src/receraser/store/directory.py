@@ -27,7 +27,7 @@ from receraser.fingerprint import canonical_json, of_bytes
 
 __all__ = ["FORMAT", "DirectoryStore"]
 
-FORMAT = 1
+FORMAT = 2
 
 Manifest = Mapping[str, object]
 
@@ -78,8 +78,7 @@ class DirectoryStore:
 
     def strays(self, manifest: Manifest) -> list[str]:
         """Return the files that the manifest does not cover: left by an interrupted write, or put there by somebody."""
-        named = manifest["files"]
-        assert isinstance(named, Mapping)
+        named = _named(manifest)
         inside = [f"files/{entry.name}" for entry in self._files.iterdir() if entry.name not in named]
         beside = [entry.name for entry in self.path.iterdir() if entry.name not in ("files", "lock", "manifest.json")]
         return sorted(inside + beside)
@@ -118,6 +117,13 @@ class DirectoryStore:
         if _rendered(manifest) != text:  # the checksum is of the content; this covers every byte
             raise StoreError(f"{self._manifest} is damaged: it is not written as it was")
         return dict(manifest)
+
+    def size(self, name: str) -> int | None:
+        """Return the size of a file; None where there is none of that name."""
+        try:
+            return (self._files / name).stat().st_size
+        except OSError:
+            return None
 
     def get(self, name: str) -> bytes:
         """Return the content of a file, checked against its name."""
@@ -162,13 +168,18 @@ class DirectoryStore:
             self._write(self._files / name, data)
         return name
 
-    def commit(self, manifest: Manifest) -> None:
-        """Publish: swap the manifest, then remove every file it does not name."""
-        body = dict(manifest) | {"format": FORMAT}
+    def commit(self, manifest: Manifest, *, keep_old: bool = False) -> None:
+        """Publish: swap the manifest, then remove every file it does not name.
+
+        With `keep_old` the manifest that was there, and the files it names, stay as `previous`.
+        """
+        body = dict(manifest) | {"format": FORMAT, "previous": None}
+        if keep_old and self.exists():
+            old = self.manifest()
+            body["previous"] = {"manifest": self.put(_rendered(old)), "files": _named(old)}
         _flush_folder(self._files)
         self._write(self._manifest, _rendered(body))
-        kept = body["files"]
-        assert isinstance(kept, Mapping)
+        kept = _named(body)
         self.purge(path.name for path in self._files.iterdir() if path.name not in kept)
 
     def purge(self, names: Iterable[str]) -> None:
@@ -195,6 +206,16 @@ class DirectoryStore:
             new.unlink(missing_ok=True)
             raise StoreError(f"{path} cannot be written: {error.strerror}") from None
         _flush_folder(path.parent)
+
+
+def _named(manifest: Manifest) -> list[str]:
+    """Return the names of all files that a manifest covers: its own, and those of the one it keeps."""
+    files, previous = manifest["files"], manifest["previous"]
+    assert isinstance(files, Mapping)
+    if previous is None:
+        return sorted(files)
+    assert isinstance(previous, Mapping)
+    return sorted({*files, *previous["files"], previous["manifest"]})
 
 
 def _rendered(body: Manifest) -> bytes:

@@ -6,12 +6,26 @@ import io
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
+from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.errors import StoreError
 from receraser.fingerprint import Tensors
+from receraser.partition.partition import Landmarks
 
-__all__ = ["decode_rows", "decode_tensors", "decode_titles", "encode_rows", "encode_tensors", "encode_titles"]
+__all__ = [
+    "decode_assigned",
+    "decode_landmarks",
+    "decode_rows",
+    "decode_tensors",
+    "decode_titles",
+    "encode_assigned",
+    "encode_landmarks",
+    "encode_rows",
+    "encode_tensors",
+    "encode_titles",
+]
 
 _ROW_GROUP = 1024 * 1024
 
@@ -20,14 +34,35 @@ def encode_rows(rows: Interactions) -> bytes:
     """Return a table as Parquet: two dictionary-encoded text columns, in canonical order."""
     import pyarrow as pa
 
-    columns = {
+    return _parquet(pa.table(_columns(rows)))
+
+
+def encode_assigned(rows: Interactions, shards: NDArray[np.int32]) -> bytes:
+    """Return a table as Parquet, with the shard of every row."""
+    import pyarrow as pa
+
+    return _parquet(pa.table(_columns(rows) | {"shard": pa.array(shards, pa.int32())}))
+
+
+def decode_assigned(data: bytes) -> tuple[Interactions, NDArray[np.int32]]:
+    """Return the table and the shards that `encode_assigned` wrote."""
+    shards = _table(data, ("shard",)).column("shard").to_numpy().astype(np.int32)
+    rows = decode_rows(data)
+    if len(rows) != len(shards):
+        raise ValueError("rows that stand twice")
+    return rows, shards
+
+
+def _columns(rows: Interactions) -> dict[str, object]:
+    import pyarrow as pa
+
+    return {
         name: pa.DictionaryArray.from_arrays(pa.array(index, pa.int32()), pa.array(list(ids), pa.string()))
         for name, index, ids in (
             ("user", rows.user_index, rows.users.ids),
             ("item", rows.item_index, rows.items.ids),
         )
     }
-    return _parquet(pa.table(columns))
 
 
 def decode_rows(data: bytes) -> Interactions:
@@ -72,6 +107,19 @@ def decode_tensors(data: bytes) -> dict[str, np.ndarray]:
         return dict(load(data))
     except SafetensorError as error:
         raise StoreError(f"the weights cannot be read: {error}") from None
+
+
+def encode_landmarks(landmarks: Landmarks) -> bytes:
+    """Return landmarks as safetensors; the ids, joined by newlines (which no id can hold), are one of the arrays."""
+    ids = np.frombuffer("\n".join(landmarks.ids).encode(), dtype=np.uint8)
+    return encode_tensors({**landmarks.tensors(), "ids": ids})
+
+
+def decode_landmarks(data: bytes) -> Landmarks:
+    """Return the landmarks that `encode_landmarks` wrote."""
+    arrays = decode_tensors(data)
+    text = arrays["ids"].tobytes().decode()
+    return Landmarks(arrays["anchors"], IdMap(text.split("\n") if text else []), arrays["vectors"])
 
 
 def _parquet(table: object) -> bytes:

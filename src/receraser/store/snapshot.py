@@ -1,7 +1,7 @@
-"""`Snapshot`: everything a store holds, as values; and how it becomes files and a manifest, and values again.
+"""A fitted state as files and a manifest, and back again.
 
-Rows lie in the store shard by shard, so that one shard can be replaced without touching the others; the whole table is
-their union.
+Rows lie in the store shard by shard, so that one shard can be replaced without touching the others: the files of a
+shard that has not changed keep their names and are not written again. The whole table is the union of the shards.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 from receraser.config import EngineConfig
 from receraser.data.interactions import Interactions
 from receraser.errors import StoreError
-from receraser.fingerprint import Tensors
-from receraser.partition.partition import Partition
+from receraser.partition.partition import Partition, Shard
+from receraser.state import FittedShard, State
 from receraser.store.directory import DirectoryStore
 from receraser.store.encoding import (
+    decode_landmarks,
     decode_rows,
     decode_tensors,
     decode_titles,
+    encode_landmarks,
     encode_rows,
     encode_tensors,
     encode_titles,
@@ -35,70 +37,71 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """A fitted engine as values."""
+    """What a store holds: a state, the items' titles, and how to recognise the key of the pseudonyms."""
 
-    config: EngineConfig
-    digest: str
-    level: str
+    state: State
+    titles: Mapping[str, str]
     key_check: str
     public_key: bool
-    train: Interactions
-    valid: Interactions | None
-    partition: Partition
-    weights: Sequence[Tensors]
-    aggregate: Tensors
-    shards: Sequence[Mapping[str, object]]
-    titles: Mapping[str, str]
-    facts: Sequence[Mapping[str, object]]
-    environment: Mapping[str, object]
-
-    def check_digest(self, found: str) -> None:
-        """Raise unless the digest computed from the content is the one in the manifest."""
-        if found != self.digest:
-            raise StoreError(
-                f"the store's content does not give the digest in its manifest ({found[:12]}..., expected "
-                f"{self.digest[:12]}...): it was changed, or written by another version; fit it again"
-            )
 
 
-def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, replace: bool) -> None:
-    """Publish a snapshot as the content of a store."""
-    store.check_free(replace=replace)
-    with store.writing():
-        store.check_free(replace=replace)  # again, now that nobody else can write
-        sizes: dict[str, int] = {}
+def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool = False) -> None:
+    """Publish a snapshot as the content of a store, whose lock is held; what was there is destroyed, or kept."""
+    state = snapshot.state
+    sizes: dict[str, int] = {}
 
-        def put(data: bytes) -> str:
-            name = store.put(data)
-            sizes[name] = len(data)
-            return name
+    def put(data: bytes) -> str:
+        name = store.put(data)
+        sizes[name] = len(data)
+        return name
 
-        shards = []
-        cut = snapshot.partition.shards(snapshot.train, snapshot.valid)
-        for shard, weights, report, facts in zip(cut, snapshot.weights, snapshot.shards, snapshot.facts, strict=True):
+    shards = []
+    for one in state.shards:
+        files = _kept_files(store, one, sizes)
+        if files is None:
             files = {
-                "train": put(encode_rows(shard.train)),
-                "valid": None if shard.valid is None else put(encode_rows(shard.valid)),
-                "weights": put(encode_tensors(weights)),
+                "train": put(encode_rows(one.shard.train)),
+                "valid": None if one.shard.valid is None else put(encode_rows(one.shard.valid)),
+                "weights": put(encode_tensors(one.model.state())),
             }
-            shards.append({**report, "files": files, "facts": dict(facts)})
-        store.commit(
-            {
-                "config": snapshot.config.as_dict(),
-                "digest": snapshot.digest,
-                "level": snapshot.level,
-                "pseudonyms": {"key_check": snapshot.key_check, "public_key": snapshot.public_key},
-                "shards": shards,
-                "aggregate": put(encode_tensors(snapshot.aggregate)) if snapshot.aggregate else None,
-                "titles": put(encode_titles(snapshot.titles)) if snapshot.titles else None,
-                "environment": dict(snapshot.environment),
-                "files": sizes,
-            }
-        )
+        report = vars(one.report)
+        shards.append({**report, "files": dict(files), "facts": dict(one.facts), "seconds": one.seconds})
+    landmarks = state.partition.landmarks
+    store.commit(
+        {
+            "config": state.config.as_dict(),
+            "digest": state.digest,
+            "level": state.level,
+            "inherited": state.inherited,
+            "pseudonyms": {"key_check": snapshot.key_check, "public_key": snapshot.public_key},
+            "shards": shards,
+            "landmarks": None if landmarks is None else put(encode_landmarks(landmarks)),
+            "aggregate": {
+                "file": put(encode_tensors(state.aggregate)) if state.aggregate else None,
+                "facts": dict(state.aggregate_facts),
+            },
+            "titles": put(encode_titles(snapshot.titles)) if snapshot.titles else None,
+            "environment": dict(state.environment),
+            "seconds": dict(state.seconds),
+            "files": sizes,
+        },
+        keep_old=keep_old,
+    )
+
+
+def _kept_files(store: DirectoryStore, one: FittedShard, sizes: dict[str, int]) -> Mapping[str, str | None] | None:
+    """Return the files of a shard that lie in this store already, as they were read from it; None where they do not."""
+    if one.files is None:
+        return None
+    found = {name: store.size(name) for name in one.files.values() if name is not None}
+    if any(size is None for size in found.values()):
+        return None
+    sizes.update({name: size for name, size in found.items() if size is not None})
+    return one.files
 
 
 def read_snapshot(store: DirectoryStore) -> Snapshot:
-    """Read a store back; every file is checked against its name."""
+    """Read a store back; every file is checked against its name, and the digest computed anew."""
     manifest = store.manifest()
     while True:
         try:
@@ -126,34 +129,66 @@ def _snapshot(store: DirectoryStore, manifest: Mapping[str, object]) -> Snapshot
         unread.discard(name)
         return data
 
-    shards: list[Mapping[str, object]] = _typed(manifest, "shards", list)
-    files = [_typed(shard, "files", dict) for shard in shards]
-    pseudonyms = _typed(manifest, "pseudonyms", dict)
-    train, of_train = _union([decode_rows(get(one["train"])) for one in files])
-    valid, of_valid = None, None
-    if all(one["valid"] is not None for one in files):
-        valid, of_valid = _union([decode_rows(get(one["valid"])) for one in files])
-    weights = [decode_tensors(get(one["weights"])) for one in files]
-    learned = {} if manifest["aggregate"] is None else decode_tensors(get(_typed(manifest, "aggregate", str)))
+    config = EngineConfig(**_typed(manifest, "config", dict))
+    listed: list[Mapping[str, object]] = _typed(manifest, "shards", list)
+    shards = [_shard(config, number, one, get) for number, one in enumerate(listed)]
+    train, of_train = _union([one.shard.train for one in shards])
+    held = [one.shard.valid for one in shards if one.shard.valid is not None]
+    valid, of_valid = _union(held) if held else (None, None)
+    if held and len(held) < len(shards):
+        raise ValueError("validation rows in some shards only")
+    landmarks = manifest["landmarks"]
+    aggregate = _typed(manifest, "aggregate", dict)
     titles = {} if manifest["titles"] is None else decode_titles(get(_typed(manifest, "titles", str)))
-    if unread:
-        raise ValueError("files that nothing refers to")
-    return Snapshot(
-        config=EngineConfig(**_typed(manifest, "config", dict)),
-        digest=_typed(manifest, "digest", str),
-        level=_typed(manifest, "level", str),
-        key_check=_typed(pseudonyms, "key_check", str),
-        public_key=_typed(pseudonyms, "public_key", bool),
+    state = State(
+        config=config,
         train=train,
         valid=valid,
-        partition=Partition(len(shards), of_train, of_valid),
-        weights=weights,
-        aggregate=learned,
-        shards=[{key: shard[key] for key in ("id", "rows", "users", "items", "digest")} for shard in shards],
-        titles=titles,
-        facts=[_typed(shard, "facts", dict) for shard in shards],
+        partition=Partition(
+            len(shards), of_train, of_valid, None if landmarks is None else decode_landmarks(get(str(landmarks)))
+        ),
+        shards=shards,
+        aggregate={} if aggregate["file"] is None else decode_tensors(get(_typed(aggregate, "file", str))),
         environment=_typed(manifest, "environment", dict),
+        inherited=_typed(manifest, "inherited", bool),
+        kept_old=manifest.get("previous") is not None,
+        aggregate_facts=_typed(aggregate, "facts", dict),
+        seconds=_typed(manifest, "seconds", dict),
     )
+    if unread:
+        raise ValueError("files that nothing refers to")
+    _check_digest(state.digest, _typed(manifest, "digest", str))
+    pseudonyms = _typed(manifest, "pseudonyms", dict)
+    return Snapshot(state, titles, _typed(pseudonyms, "key_check", str), _typed(pseudonyms, "public_key", bool))
+
+
+def _shard(config: EngineConfig, number: int, listed: Mapping[str, object], get) -> FittedShard:  # type: ignore[no-untyped-def]
+    """Read one shard; it must be what the manifest says it is."""
+    files: Mapping[str, str | None] = _typed(listed, "files", dict)
+    valid = files["valid"]
+    shard = Shard(number, decode_rows(get(files["train"])), None if valid is None else decode_rows(get(valid)))
+    weights = decode_tensors(get(files["weights"]))
+    seconds = listed["seconds"]
+    one = FittedShard.of(
+        config,
+        shard,
+        weights,
+        facts=_typed(listed, "facts", dict),
+        seconds=None if seconds is None else float(str(seconds)),
+        files=dict(files),
+    )
+    if any(listed[key] != value for key, value in vars(one.report).items()):
+        raise ValueError(f"what is said of shard {number}")
+    return one
+
+
+def _check_digest(found: str, expected: str) -> None:
+    """Raise unless the digest computed from the content is the one in the manifest."""
+    if found != expected:
+        raise StoreError(
+            f"the store's content does not give the digest in its manifest ({found[:12]}..., expected "
+            f"{expected[:12]}...): it was changed, or written by another version; fit it again"
+        )
 
 
 def _typed(values: Mapping[str, object], key: str, kind: type[T]) -> T:

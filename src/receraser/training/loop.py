@@ -93,7 +93,7 @@ def train(
         log.curve.append((epoch, value))
         if value > best_value:
             best_value, log.best_epoch = value, epoch
-            best = [parameter.clone() for parameter in objective.parameters]
+            best = [parameter.detach().clone() for parameter in objective.parameters]
         elif sum(1 for at, _ in log.curve if at > log.best_epoch) >= patience:
             break
     if validate is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-__all__ = ["on_cpu"]
+__all__ = ["on_cpu", "use_threads"]
 
 
 def on_cpu() -> ModuleType:
@@ -20,3 +20,13 @@ def on_cpu() -> ModuleType:
 
         return plain
     return cpu
+
+
+def use_threads(n: int) -> None:
+    """Let the CPU kernels use so many threads from now on, as far as the process may; the bits stay the same."""
+    try:
+        import numba
+    except ImportError:
+        return
+    most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+    numba.set_num_threads(max(1, min(n, most)))

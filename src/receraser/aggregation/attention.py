@@ -1,0 +1,140 @@
+"""`Attention`: RecEraser's aggregation. Vectors of all submodels, moved into one space and added up by learned weights.
+
+For every shard i a transfer matrix and a bias, P_tr = P W + b (Eq. 5); the aggregated vector of a user is the weighted
+sum over shards (Eq. 6), with weights that a small network gives the user's own transferred vectors, softmax over shards
+(Eq. 7; the paper writes p in the item's half too, q is meant). Items likewise, with a network of their own. All of it
+is trained by the base model's own loss on all training rows, plus lambda |Theta|^2; the submodels stay as they are
+(Eq. 8).
+
+Where the paper is silent: a user or item that a shard does not hold has no learned vector there, so it is left out of
+its softmax (published code lets never-trained vectors in); W sets out from the identity, so that the sum begins as an
+average of the submodels as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from receraser import settings
+from receraser.aggregation.learning import LinedUp, learn
+from receraser.data.ids import IdMap
+from receraser.data.interactions import Interactions
+from receraser.fingerprint import Tensors
+from receraser.models.factors import FactorModel, Lesson, one_torch_thread, torch_device
+from receraser.models.registry import make_model
+from receraser.protocols import Progress, Scorer
+from receraser.seeds import derive, normal
+
+__all__ = ["Attention"]
+
+
+@dataclass(kw_only=True)
+class Attention:
+    """Attention-based adaptive aggregation.
+
+    Parameters
+    ----------
+    attention_dim
+        Width of the network that weighs the submodels.
+    n_epochs, patience, validate_every
+        Passes over all training rows, at most; stop by validation as the base models do.
+    batch_size, n_negatives
+        For pairwise models: rows per step; items drawn per row, of which the hardest is used.
+    user_batch_size, dropout
+        For WMF: users per step; share of the coordinates of their aggregated vectors that is dropped in training.
+    learning_rate, weight_decay
+        Of Adagrad; lambda of Eq. 8.
+    """
+
+    name: ClassVar[str] = "attention"
+    learns: ClassVar[bool] = True
+
+    attention_dim: int = 32
+    n_epochs: int = 10
+    patience: int = 3
+    validate_every: int = 1
+    batch_size: int = 8192
+    n_negatives: int = 1
+    user_batch_size: int = 512
+    dropout: float = 0.3
+    learning_rate: float = 0.05
+    weight_decay: float = 0.00001
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        whole = ("attention_dim", "batch_size", "user_batch_size", "validate_every", "n_negatives")
+        settings.check(self, at_least_one=whole)
+
+    def fit(
+        self,
+        submodels: Sequence[FactorModel],
+        interactions: Interactions,
+        *,
+        valid: Interactions | None,
+        seed: int,
+        progress: Progress | None = None,
+    ) -> tuple[Tensors, Mapping[str, object]]:
+        """Train the network; return it, and the aggregated vectors it makes of the submodels."""
+        with one_torch_thread():
+            lesson = Lesson(interactions, valid, seed, torch_device(self.device), progress)
+            network = _Network(submodels, lesson, self.attention_dim)
+            base = submodels[0]
+            facts = learn(self, base, lesson, network.parameters, network.vectors, dim=base.dim, norm=_squared)
+            with torch.no_grad():
+                users, items = network.vectors()
+            learned = network.parameters | {"user_vectors": users, "item_vectors": items}
+            return {name: np.ascontiguousarray(one.detach().cpu().numpy()) for name, one in learned.items()}, facts
+
+    def scorer(self, submodels: Sequence[FactorModel], state: Tensors) -> Scorer:
+        """Return the aggregated vectors, which score and fold in strangers as the base model does."""
+        users = IdMap(name for model in submodels for name in model.users_)
+        items = IdMap(name for model in submodels for name in model.items_)
+        whole = make_model(submodels[0].name, submodels[0].hyperparameters())
+        return whole.load_state(users, items, state)
+
+
+class _Network:
+    """The parameters, and the aggregated vectors they make of the frozen submodels."""
+
+    def __init__(self, submodels: Sequence[FactorModel], lesson: Lesson, width: int) -> None:
+        n, dim = len(submodels), submodels[0].dim
+        self._users = LinedUp.users(submodels, lesson)
+        self._items = LinedUp.items(submodels, lesson)
+        start = {
+            "transfer": np.repeat(np.eye(dim, dtype=np.float32)[None], n, axis=0),  # W of Eq. 5, applied from the right
+            "bias": np.zeros((n, 1, dim), dtype=np.float32),
+        }
+        for side in ("user", "item"):
+            start |= {
+                f"{side}_hidden": _glorot(derive(lesson.seed, side, "hidden"), dim, width),  # W_1, W_2 of Eq. 7
+                f"{side}_hidden_bias": np.zeros(width, dtype=np.float32),
+                f"{side}_weights": _glorot(derive(lesson.seed, side, "weights"), width, 1)[:, 0].copy(),  # h_1, h_2
+            }
+        self.parameters = {name: torch.from_numpy(array).to(lesson.device) for name, array in start.items()}
+
+    def vectors(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the aggregated (n_users, dim), (n_items, dim)."""
+        return self._aggregated(self._users, "user"), self._aggregated(self._items, "item")
+
+    def _aggregated(self, side: LinedUp, name: str) -> torch.Tensor:
+        w = self.parameters
+        moved = torch.baddbmm(w["bias"], side.vectors, w["transfer"])  # (n_shards, n, dim), Eq. 5
+        hidden = torch.relu(moved @ w[f"{name}_hidden"] + w[f"{name}_hidden_bias"])  # (n_shards, n, width)
+        weights = (hidden @ w[f"{name}_weights"]).masked_fill(side.absent, -torch.inf)  # (n_shards, n)
+        return (torch.softmax(weights, dim=0)[..., None] * moved).sum(dim=0)  # (n, dim), Eq. 6 and 7
+
+
+def _squared(parameters: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.stack([one.square().sum() for one in parameters]).sum()
+
+
+def _glorot(key: int, n_in: int, n_out: int) -> NDArray[np.float32]:
+    """Return (n_in, n_out) random numbers of variance 2 / (n_in + n_out). Glorot & Bengio 2010."""
+    scale = np.float32((2.0 / (n_in + n_out)) ** 0.5)
+    return np.asarray(normal(key, np.arange(n_in, dtype=np.uint64), n_out) * scale, dtype=np.float32)

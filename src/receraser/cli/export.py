@@ -1,0 +1,37 @@
+"""`receraser export`: what a fresh fit needs, and nothing that was learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from receraser.cli import options
+from receraser.cli.console import Bar, count, print_json, say
+
+__all__ = ["export"]
+
+
+def export(
+    store: options.Store,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder.", show_default=False)],
+    keys: options.Keys = None,
+    dry_run: options.DryRun = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Export the surviving rows, the assignment, the configuration and the titles; users stay pseudonyms."""
+    from receraser.cli.opening import open_store
+
+    engine = open_store(store, keys)
+    rows = sum(shard.rows for shard in engine.shards)
+    if not dry_run:
+        with Bar("exporting"):
+            engine.export(out)
+    if as_json:
+        told = {"dry_run": True} if dry_run else {}
+        print_json({**told, "out": str(out), "rows": rows, "digest": engine.digest, "level": engine.level})
+        return
+    say(f"{'would export' if dry_run else 'exported'} {count(rows, 'row')} to {out}")
+    if not dry_run:
+        say(f"a fresh fit of it: receraser fit --from-export {out} --store NEW")

@@ -1,0 +1,146 @@
+"""`receraser forget`: users, items or single interactions leave the store, and with them what was learned from them."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from receraser.cli import options
+from receraser.cli.console import Bar, count, print_json, say, warn
+
+if TYPE_CHECKING:
+    from receraser.engine import Engine, ForgetReport
+    from receraser.erasure.request import ForgetRequest
+
+__all__ = ["forget"]
+
+_EXAMPLES = 5  # unknown subjects that are named in a message
+
+
+def forget(
+    store: options.Store,
+    user: Annotated[
+        list[str], typer.Option("--user", metavar="U", help="A user with all their rows; repeatable.")
+    ] = [],  # noqa: B006
+    item: Annotated[list[str], typer.Option("--item", metavar="I", help="An item with all its rows; repeatable.")] = [],  # noqa: B006
+    interaction: Annotated[
+        list[str], typer.Option("--interaction", metavar="U,I", help="A single row; repeatable.")
+    ] = [],  # noqa: B006
+    requests: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A batch: CSV or JSON lines with user, item, or both in each line."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Change nothing and exit 1 if a subject is unknown.")
+    ] = False,
+    keep_old: Annotated[
+        bool, typer.Option("--keep-old", help="Keep the state before it; the level is then at most L2.")
+    ] = False,
+    keys: options.Keys = None,
+    dry_run: options.DryRun = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Forget users, items or interactions.
+
+    The shards that held their rows are retrained from nothing, the aggregation is fitted again, and the new state takes
+    the place of the old one, which is destroyed.
+    """
+    from receraser.cli.opening import changing_store, open_store
+    from receraser.errors import UsageError
+
+    if not (user or item or interaction or requests is not None):
+        raise UsageError("name what is to be forgotten: --user, --item, --interaction or --requests")
+    request = _request(user, item, interaction, requests)
+    opened = nullcontext(open_store(store, keys)) if dry_run else changing_store(store, keys, keep_old=keep_old)
+    with opened as engine:
+        planned = engine.forget_request(request, dry_run=True)
+        _say_what_is_unknown(planned.unknown, len(request))
+        if strict and planned.unknown:
+            say("nothing was changed (--strict)")
+            raise typer.Exit(1)
+        report = planned
+        if planned.shards_retrained and not dry_run:
+            with Bar("starting a worker") as bar:
+                report = engine.forget_request(request, progress=bar.update)
+    seconds = dict(engine.seconds)
+    seconds["total"] = sum(seconds.values())
+    if as_json:
+        print_json(_document(engine, report, seconds, dry_run=dry_run))
+    else:
+        _say(report, seconds, engine, store, dry_run=dry_run)
+
+
+def _request(users: list[str], items: list[str], interactions: list[str], file: Path | None) -> ForgetRequest:
+    """Return everything that was named, on the command line and in the file, as one batch."""
+    from receraser.erasure.request import ForgetRequest
+    from receraser.erasure.requests_file import read_requests
+
+    request = ForgetRequest.of(
+        [options.id_given(one, "--user") for one in users],
+        [options.id_given(one, "--item") for one in items],
+        [options.pair_given(one, "--interaction") for one in interactions],
+    )
+    if file is not None:
+        request |= read_requests(file)
+    if request.repeated:
+        warn(f"{count(request.repeated, 'subject')} named more than once")
+    if not request:
+        say("the batch is empty: there is nothing to forget")
+    return request
+
+
+def _say_what_is_unknown(unknown: ForgetRequest, asked: int) -> None:
+    """Name what nothing was held of; a few of it, to whoever named it."""
+    if not unknown:
+        return
+    names = [f"user {one}" for one in unknown.users] + [f"item {one}" for one in unknown.items]
+    names += [f"interaction {user},{item}" for user, item in unknown.interactions]
+    more = f" and {len(names) - _EXAMPLES:,} more" if len(names) > _EXAMPLES else ""
+    say(f"nothing held for {len(names):,} of {count(asked, 'subject')}: {'; '.join(names[:_EXAMPLES])}{more}")
+
+
+def _document(engine: Engine, report: ForgetReport, seconds: dict[str, float], *, dry_run: bool) -> dict[str, object]:
+    """Return what scripts depend on: these keys, in this order."""
+    unknown = report.unknown
+    return {
+        **({"dry_run": True} if dry_run else {}),
+        "digest": engine.digest,
+        "level": engine.level,
+        "rows_removed": report.rows_removed,
+        "valid_rows_removed": report.valid_rows_removed,
+        "shards_retrained": list(report.shards_retrained),
+        "certificate": None,
+        "seconds": {name: round(value, 4) for name, value in seconds.items()},
+        "estimated_seconds": report.estimated_seconds,
+        "users_left_empty": report.users_left_empty,
+        "items_left_empty": report.items_left_empty,
+        "unknown": {
+            "users": list(unknown.users),
+            "items": list(unknown.items),
+            "interactions": [list(pair) for pair in unknown.interactions],
+        },
+    }
+
+
+def _say(report: ForgetReport, seconds: dict[str, float], engine: Engine, store: Path, *, dry_run: bool) -> None:
+    rows = f"{count(report.rows_removed, 'row')} and {count(report.valid_rows_removed, 'validation row')}"
+    shards = ", ".join(str(one) for one in report.shards_retrained)
+    if not report.shards_retrained:
+        say(f"nothing to forget: the store in {store} is as it was")
+        return
+    of_all = f"{len(report.shards_retrained)} of {count(len(engine.shards), 'shard')} ({shards})"
+    if dry_run:
+        about = report.estimated_seconds
+        time = "" if about is None else f", about {about:.1f} s by the last fit"
+        say(f"would forget {rows} and retrain {of_all}{time}")
+        return
+    for stage, value in seconds.items():
+        say(f"  {stage:<10} {value:8.2f} s")
+    say(f"forgot {rows}; retrained {of_all}")
+    left = report.users_left_empty, report.items_left_empty
+    if any(left):
+        say(f"of {count(left[0], 'user')} and {count(left[1], 'item')} nothing is left")
+    say(f"published in {store}, digest {engine.digest[:16]}..., level {engine.level}")

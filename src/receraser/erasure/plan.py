@@ -1,0 +1,136 @@
+"""What a request means for a fitted state: the rows that go, the shards to retrain, the time it takes.
+
+Pure: it looks at tables and changes nothing, so it serves a dry run and the forget itself alike.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from receraser.data.interactions import Index, Interactions
+from receraser.erasure.request import ForgetRequest
+from receraser.partition.partition import Partition
+
+__all__ = ["Plan", "estimated_seconds", "plan"]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What will go, and what has to be learned again because of it.
+
+    Attributes
+    ----------
+    train_rows, valid_rows
+        Per row of the tables planned for, whether it goes; `valid_rows` is None without such a table.
+    shards
+        The shards to retrain, ascending: those that lose a training row or a validation row.
+    unknown
+        The part of the request for which nothing is held.
+    users_left_empty, items_left_empty
+        How many users and items lose their last training row.
+    """
+
+    train_rows: NDArray[np.bool_]
+    valid_rows: NDArray[np.bool_] | None
+    shards: tuple[int, ...]
+    unknown: ForgetRequest
+    users_left_empty: int
+    items_left_empty: int
+
+    @property
+    def rows_removed(self) -> int:
+        """How many training rows go."""
+        return int(np.count_nonzero(self.train_rows))
+
+    @property
+    def valid_rows_removed(self) -> int:
+        """How many validation rows go."""
+        return 0 if self.valid_rows is None else int(np.count_nonzero(self.valid_rows))
+
+
+def plan(request: ForgetRequest, train: Interactions, valid: Interactions | None, partition: Partition) -> Plan:
+    """Say what a request does to the tables and to the shards they were cut into.
+
+    Examples
+    --------
+    >>> rows = Interactions.from_pairs([("u1", "a"), ("u1", "b"), ("u2", "b"), ("u3", "c")])
+    >>> shards = Partition(3, np.array([0, 0, 1, 2], dtype=np.int32))
+    >>> found = plan(ForgetRequest.of(users=["u2", "u9"], items=["a"]), rows, None, shards)
+    >>> found.shards, found.rows_removed, found.users_left_empty, found.items_left_empty
+    ((0, 1), 2, 1, 1)
+    >>> found.unknown.users
+    ('u9',)
+    """
+    sizes = [None if one is None else len(one) for one in (train, valid, partition.train, partition.valid)]
+    if sizes[:2] != sizes[2:]:
+        raise ValueError("these are not the tables that were partitioned")
+    train_rows = request.cells(train)
+    affected = partition.train[train_rows]
+    valid_rows = None
+    if valid is not None and partition.valid is not None:
+        valid_rows = request.cells(valid)
+        affected = np.concatenate([affected, partition.valid[valid_rows]])
+    return Plan(
+        train_rows,
+        valid_rows,
+        shards=tuple(np.unique(affected).tolist()),
+        unknown=request.unknown(train, valid),
+        users_left_empty=_left_empty(train.user_index, len(train.users), train_rows),
+        items_left_empty=_left_empty(train.item_index, len(train.items), train_rows),
+    )
+
+
+def _left_empty(index: Index, n: int, gone: NDArray[np.bool_]) -> int:
+    """Count which of range(n) occur in no row that stays."""
+    stays = np.zeros(n, dtype=bool)
+    stays[index[~gone]] = True
+    return int(n - np.count_nonzero(stays))
+
+
+def estimated_seconds(
+    shards: Sequence[int],
+    seconds_by_shard: Sequence[float | None],
+    aggregate_seconds: float | None,
+    n_workers: int,
+) -> float | None:
+    """Return about how long it takes to retrain some shards side by side and then to aggregate.
+
+    Parameters
+    ----------
+    shards
+        The shards to retrain.
+    seconds_by_shard
+        How long each shard of the partition took the last time; one that was not measured is taken for an average one.
+    aggregate_seconds
+        How long the aggregation took the last time.
+    n_workers
+        How many shards are trained at a time; the longest are begun first.
+
+    Returns
+    -------
+    float | None
+        None where there is nothing to go by; 0 where there is nothing to do.
+
+    Examples
+    --------
+    >>> estimated_seconds((0, 2, 3), [4.0, 8.0, 3.0, None], 0.5, n_workers=2)
+    7.5
+    """
+    if n_workers < 1:
+        raise ValueError(f"{n_workers} workers; expected at least 1")
+    if not shards:
+        return 0.0
+    measured = [seconds for seconds in seconds_by_shard if seconds is not None]
+    if not measured or aggregate_seconds is None:
+        return None
+    average = sum(measured) / len(measured)
+    expected = [average if (seconds := seconds_by_shard[k]) is None else seconds for k in shards]
+    busy_until = [0.0] * min(n_workers, len(shards))
+    for seconds in sorted(expected, reverse=True):
+        heapq.heapreplace(busy_until, busy_until[0] + seconds)
+    return max(busy_until) + aggregate_seconds

@@ -1,0 +1,49 @@
+"""Toys: tiny tasks that make a worker import and compile what the real ones need, on nobody's time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from receraser.data.interactions import Interactions
+from receraser.execution.task import Task, aggregation_task, partition_task, submodel_task
+from receraser.models.registry import make_model
+
+__all__ = ["toy_aggregation", "toy_partition", "toy_submodel"]
+
+Settings = Mapping[str, object]
+
+
+def _rows() -> Interactions:
+    return Interactions.from_pairs([("u", "a"), ("u", "b"), ("v", "a"), ("w", "c")])
+
+
+def _brief(settings: Settings) -> dict[str, object]:
+    """Return the same settings with as few passes as will do."""
+    passes = ("n_epochs", "n_sweeps", "max_iterations")
+    return {k: min(v, 2) if k in passes and isinstance(v, int) else v for k, v in settings.items()}
+
+
+def toy_submodel(model: str, hyperparameters: Settings) -> Task:
+    """Return a submodel's fit in miniature."""
+    return submodel_task(model, _brief(hyperparameters), 0, _rows(), _rows())
+
+
+def toy_partition(partition: str, settings: Settings) -> Task:
+    """Return a partition in miniature."""
+    return partition_task(partition, _brief(settings), 0, _rows(), _rows())
+
+
+def toy_aggregation(aggregation: str, settings: Settings, model: str, hyperparameters: Settings) -> Task:
+    """Return an aggregation in miniature."""
+    rows = _rows()
+    submodels = []
+    for _ in range(2):
+        one = make_model(model, hyperparameters)
+        state = {
+            name: np.ones((len(ids), one.dim), dtype=np.float32)
+            for name, ids in (("user_vectors", rows.users), ("item_vectors", rows.items))
+        }
+        submodels.append(one.load_state(rows.users, rows.items, state))
+    return aggregation_task(aggregation, _brief(settings), submodels, 0, rows, rows)

@@ -1,0 +1,198 @@
+"""The stages of a fit, run by an executor: partition, submodels, aggregation. What is computed here is published.
+
+`fit` goes through all of them; `forget` and `add` retrain the shards they touch and then aggregate again, from nothing.
+Each stage is a pure function of rows, configuration and seed; `Fitting` only hands out the tasks and keeps the time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from receraser.aggregation.registry import make_aggregator
+from receraser.config import EngineConfig, part_settings
+from receraser.data.interactions import Interactions
+from receraser.errors import EnvironmentMismatchError
+from receraser.execution.local import LocalExecutor
+from receraser.execution.task import (
+    Task,
+    aggregation_task,
+    partition_from,
+    partition_task,
+    placement_task,
+    submodel_task,
+)
+from receraser.execution.toys import toy_aggregation, toy_partition, toy_submodel
+from receraser.fingerprint import Tensors
+from receraser.partition.partition import Embeddings, Partition, Shard
+from receraser.partition.registry import make_partitioner
+from receraser.protocols import Executor, Progress
+from receraser.seeds import derive
+from receraser.state import FittedShard, State
+
+__all__ = ["Fitting"]
+
+_GPU_WORKERS = 2  # processes that share one GPU take turns: more of them only wait
+
+
+class Fitting:
+    """A fit under way: the configuration, the executor that computes, and the time taken so far.
+
+    Parameters
+    ----------
+    executor
+        By default worker processes on this machine, which end with the block.
+    n_tasks
+        How many submodels there are to fit.
+    partitions
+        Whether a partition is to be computed too.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        executor: Executor | None,
+        *,
+        n_tasks: int,
+        partitions: bool,
+        progress: Progress | None,
+    ) -> None:
+        self.config = config
+        self.seconds: dict[str, float] = {}
+        self._borrowed = executor
+        self._executor: Executor = executor or LocalExecutor(_GPU_WORKERS if config.device == "cuda" else None)
+        self._n_tasks = n_tasks
+        self._partitions = partitions
+        self._progress = progress
+        self._partitioner = make_partitioner(*part_settings(config, "partition"))
+        self._aggregator = make_aggregator(*part_settings(config, "aggregation"))
+
+    def __enter__(self) -> Self:
+        self._executor.prepare(self._toys(), max(1, self._n_tasks))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._borrowed is None:
+            self._executor.close()
+
+    def _toys(self) -> list[Task]:
+        toys = [toy_submodel(*part_settings(self.config, "model"))]
+        name, settings = part_settings(self.config, "partition")
+        if self._partitions and self._partitioner.remembers_data and settings.get("embeddings") != "file":
+            toys.append(toy_partition(name, settings))
+        if self._aggregator.learns:
+            toys.append(
+                toy_aggregation(*part_settings(self.config, "aggregation"), *part_settings(self.config, "model"))
+            )
+        return toys
+
+    @property
+    def environment(self) -> Mapping[str, object]:
+        """Where everything is computed."""
+        return self._executor.environment
+
+    def check_environment(self, expected: Mapping[str, object]) -> None:
+        """Raise unless weights computed here fit beside those of a state computed elsewhere."""
+        found = self.environment
+        differing = sorted(key for key in {*expected, *found} if expected.get(key) != found.get(key))
+        if differing:
+            key = differing[0]
+            more = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
+            raise EnvironmentMismatchError(
+                f"this store was computed in another environment: {key} was {expected.get(key, 'not set')!r}, here it "
+                f"is {found.get(key, 'not set')!r}{more}; new weights would not fit beside the old ones. Do it where "
+                "it was computed, or refit everything here with: receraser rebuild"
+            )
+
+    # ------------------------------------------------------------------ the stages
+
+    def partition(
+        self, train: Interactions, valid: Interactions | None, embeddings: Embeddings | None = None
+    ) -> Partition:
+        """Assign every row to a shard."""
+        seed = self.config.seed
+        with self._timed("partition"):
+            if not self._partitioner.remembers_data:
+                return self._partitioner.assign(train, valid=valid, seed=seed)
+            task = partition_task(*part_settings(self.config, "partition"), seed, train, valid, embeddings)
+            return partition_from(self._run([task])[0], self.config.shards)
+
+    def place(self, newcomers: Interactions, held: Interactions, partition: Partition) -> np.ndarray:
+        """Find the shards of rows that join those held."""
+        seed = self.config.seed
+        with self._timed("partition"):
+            if not self._partitioner.remembers_data:
+                return self._partitioner.place(newcomers, held=held, partition=partition, seed=seed)
+            task = placement_task(*part_settings(self.config, "partition"), seed, newcomers, held, partition)
+            return np.asarray(self._run([task])[0].arrays["shards"], dtype=np.int32)
+
+    def submodels(self, shards: Sequence[Shard]) -> list[FittedShard]:
+        """Fit one submodel per shard, each a pure function of its shard, the hyperparameters and its seed."""
+        name, hyperparameters = part_settings(self.config, "model")
+        tasks = [
+            submodel_task(name, hyperparameters, derive(self.config.seed, "shard", s.id), s.train, s.valid)
+            for s in shards
+        ]
+        with self._timed("submodels"):
+            results = self._run(tasks)
+        return [
+            FittedShard.of(self.config, shard, result.arrays, facts=result.facts, seconds=result.seconds)
+            for shard, result in zip(shards, results, strict=True)
+        ]
+
+    def aggregate(
+        self, shards: Sequence[FittedShard], train: Interactions, valid: Interactions | None
+    ) -> tuple[Tensors, Mapping[str, object]]:
+        """Learn what combines the submodels."""
+        models = [one.model for one in shards]
+        with self._timed("aggregate"):
+            if not self._aggregator.learns:
+                return {}, {}
+            seed = derive(self.config.seed, "aggregation")
+            task = aggregation_task(*part_settings(self.config, "aggregation"), models, seed, train, valid)
+            result = self._run([task])[0]
+            return result.arrays, result.facts
+
+    def state(
+        self,
+        train: Interactions,
+        valid: Interactions | None,
+        partition: Partition,
+        *,
+        kept: Mapping[int, FittedShard] | None = None,
+        inherited: bool = False,
+    ) -> State:
+        """Fit the shards that are not kept, then the aggregation; return the state they make."""
+        kept = kept or {}
+        missing = [partition.shard(k, train, valid) for k in range(partition.n_shards) if k not in kept]
+        fitted = {one.shard.id: one for one in self.submodels(missing)}
+        shards = [kept[k] if k in kept else fitted[k] for k in range(partition.n_shards)]
+        aggregate, facts = self.aggregate(shards, train, valid)
+        return State(
+            config=self.config,
+            train=train,
+            valid=valid,
+            partition=partition,
+            shards=shards,
+            aggregate=aggregate,
+            environment=dict(self.environment),
+            inherited=inherited,
+            aggregate_facts=facts,
+            seconds={"aggregate": self.seconds["aggregate"]},
+        )
+
+    def _run(self, tasks: Sequence[Task]):  # type: ignore[no-untyped-def]
+        return self._executor.run(tasks, progress=self._progress)
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started

@@ -1,0 +1,141 @@
+"""The losses of the base models as objectives for the training loop: pairwise (BPR, LightGCN) and non-sampling (WMF).
+
+An objective knows which rows it learns from and how batches are drawn; what is learned, and how user and item vectors
+come from it, is the caller's: the vectors themselves (BPR), vectors propagated over a graph (LightGCN), or frozen
+submodels put together by attention. So an aggregation is trained by its base model's own loss, not by a copy of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from receraser.data.interactions import Interactions
+from receraser.seeds import derive, draw_torch
+from receraser.training.batches import Triples, UserBatches
+from receraser.training.losses import bpr, l2, non_sampling
+from receraser.training.sparse import gather
+
+__all__ = ["NonSampling", "Pairwise", "Vectors"]
+
+Vectors = Callable[[], tuple[torch.Tensor, torch.Tensor]]
+
+
+class Pairwise:
+    """BPR-Opt over triples: every row once per epoch, against the hardest of a few drawn items.
+
+    Parameters
+    ----------
+    rows, batch_size, n_negatives, seed
+        What the triples are drawn from, and how (`training.batches.Triples`).
+    parameters, vectors
+        What is learned, and the (n_users, dim), (n_items, dim) vectors it stands for at the moment.
+    weight_decay, penalised
+        L2 on the batch's rows of these two tables; None for the vectors that are scored.
+    """
+
+    fixed_shape = True
+
+    def __init__(
+        self,
+        rows: Interactions,
+        *,
+        batch_size: int,
+        n_negatives: int,
+        seed: int,
+        parameters: Sequence[torch.Tensor],
+        vectors: Vectors,
+        weight_decay: float = 0.0,
+        penalised: tuple[torch.Tensor, torch.Tensor] | None = None,
+    ) -> None:
+        self.parameters = tuple(parameters)
+        self._vectors = vectors
+        self._weight_decay = weight_decay
+        self._penalised = penalised
+        device = self.parameters[0].device
+        self._batches = Triples(rows, batch_size=batch_size, seed=seed, device=device, n_negatives=n_negatives)
+        self.n_batches = self._batches.n_batches
+
+    def prepare(self, epoch: int) -> None:
+        """Draw the epoch's order and negatives."""
+        self._batches.prepare(epoch)
+
+    def loss(self, number: torch.Tensor) -> torch.Tensor:
+        """Return the loss of a batch of triples."""
+        user, item, negatives, weight = self._batches.batch(number)
+        size = user.shape[0]
+        p, q = self._vectors()
+        u = gather(p, user)  # (batch, dim)
+        negative = _hardest(u.detach(), q.detach(), negatives)
+        both = gather(q, torch.cat([item, negative]))  # (2 batch, dim)
+        loss = bpr((u * both[:size]).sum(dim=1), (u * both[size:]).sum(dim=1), weight)
+        if not self._weight_decay:
+            return loss
+        if self._penalised is not None:  # the penalty is on the parameters, not on what was made of them
+            u, both = gather(self._penalised[0], user), gather(self._penalised[1], torch.cat([item, negative]))
+        return loss + self._weight_decay * l2((u, both[:size], both[size:]), weight)
+
+
+def _hardest(users: torch.Tensor, items: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    """Return, of each user's candidates (batch, n), the one that scores highest now; the first one of equals."""
+    if candidates.shape[1] == 1:
+        return candidates[:, 0]
+    scores = (items[candidates] * users[:, None, :]).sum(dim=2)  # (batch, n)
+    return candidates.gather(1, scores.argmax(dim=1, keepdim=True))[:, 0]
+
+
+class NonSampling:
+    """Squared loss over all pairs, by batches of users, with dropout on the users' vectors (Chen et al. 2020).
+
+    Parameters
+    ----------
+    rows, batch_size, seed
+        `batch_size` counts users (`training.batches.UserBatches`).
+    missing_weight, dropout
+        The weight of a pair that is not among the rows; the share of coordinates dropped.
+    parameters, vectors
+        What is learned, and the vectors it stands for at the moment.
+    """
+
+    fixed_shape = False
+
+    def __init__(
+        self,
+        rows: Interactions,
+        *,
+        batch_size: int,
+        seed: int,
+        missing_weight: float,
+        dropout: float,
+        dim: int,
+        parameters: Sequence[torch.Tensor],
+        vectors: Vectors,
+    ) -> None:
+        self.parameters = tuple(parameters)
+        self._vectors = vectors
+        self._seed = seed
+        self._missing_weight = missing_weight
+        self._dropout = dropout
+        device = self.parameters[0].device
+        self._batches = UserBatches(rows, batch_size=batch_size, seed=seed, device=device)
+        self.n_batches = self._batches.n_batches
+        self._mask = torch.ones((len(rows.users), dim), device=device)
+
+    def prepare(self, epoch: int) -> None:
+        """Shuffle the users and draw which coordinates of their vectors are dropped."""
+        self._batches.prepare(epoch)
+        if not self._dropout:
+            return
+        cells = torch.arange(self._mask.numel(), device=self._mask.device)
+        high = (draw_torch(derive(self._seed, "dropout", epoch), cells) >> 32) & 0xFFFFFFFF
+        kept = (high >= int(self._dropout * 2**32)).to(torch.float32).reshape(self._mask.shape)
+        self._mask = kept / (1.0 - self._dropout)
+
+    def loss(self, number: torch.Tensor) -> torch.Tensor:
+        """Return the loss of a batch of users."""
+        p, q = self._vectors()
+        user, place, item = self._batches.batch(int(number))
+        vectors = gather(p, user) * self._mask[user]  # (b, dim)
+        scores = (gather(vectors, place) * gather(q, item)).sum(dim=1)  # (n_rows,)
+        return non_sampling(scores, vectors, q, self._missing_weight)

@@ -1,0 +1,160 @@
+"""`State`: everything a fitted engine knows, as one frozen value: rows, assignment, configuration, weights.
+
+`fit`, `forget`, `add` and `rebuild` make a new one; a store holds one. Its `digest` is what equality means: two states
+with the same digest are the same model of the same rows. Users go by pseudonyms here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from receraser import fingerprint
+from receraser.aggregation.registry import make_aggregator
+from receraser.config import EngineConfig, part_settings
+from receraser.data.interactions import Interactions
+from receraser.fingerprint import Tensors
+from receraser.models.factors import FactorModel
+from receraser.models.registry import make_model
+from receraser.partition.partition import Partition, Shard
+from receraser.partition.registry import PARTITIONS
+from receraser.protocols import Scorer
+
+__all__ = ["FittedShard", "ShardReport", "State"]
+
+
+@dataclass(frozen=True)
+class ShardReport:
+    """One shard in numbers."""
+
+    id: int
+    rows: int
+    users: int
+    items: int
+    digest: str
+
+
+@dataclass(frozen=True, eq=False)
+class FittedShard:
+    """A shard and the submodel fitted on it.
+
+    Attributes
+    ----------
+    facts, seconds
+        For people: what the fit said of itself, and how long it took (None where nobody measured).
+    files
+        The names of its files in the store it was read from or written to, by what is in them.
+    """
+
+    config: EngineConfig
+    shard: Shard
+    model: FactorModel
+    facts: Mapping[str, object] = field(default_factory=dict)
+    seconds: float | None = None
+    files: Mapping[str, str | None] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        config: EngineConfig,
+        shard: Shard,
+        weights: Tensors,
+        *,
+        facts: Mapping[str, object],
+        seconds: float | None,
+        files: Mapping[str, str | None] | None = None,
+    ) -> FittedShard:
+        """Put a shard and the weights learned from it together."""
+        model = make_model(*part_settings(config, "model"))
+        model.load_state(shard.train.users, shard.train.items, weights)
+        return cls(config, shard, model, facts, seconds, files)
+
+    @cached_property
+    def report(self) -> ShardReport:
+        """The shard in numbers."""
+        train = self.shard.train
+        return ShardReport(self.shard.id, len(train), len(train.users), len(train.items), self._digest())
+
+    def _digest(self) -> str:
+        model, hyperparameters = part_settings(self.config, "model")
+        settings = {"model": model, "hyperparameters": hyperparameters, "seed": self.config.seed}
+        return fingerprint.combine(
+            {
+                "settings": fingerprint.of_settings(settings),
+                "train": fingerprint.of_rows(self.shard.train),
+                "valid": "none" if self.shard.valid is None else fingerprint.of_rows(self.shard.valid),
+                "weights": fingerprint.of_tensors(self.model.state()),
+            }
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A fitted engine as a value.
+
+    Attributes
+    ----------
+    train, valid, partition
+        All rows, and the shard of each.
+    shards
+        The same rows shard by shard, with their submodels.
+    aggregate
+        What the aggregation learned.
+    inherited
+        Whether the assignment was taken over from an earlier state, for a partition that looks at the data.
+    kept_old
+        Whether an earlier state was kept on purpose.
+    environment
+        Where it was computed: what bits depend on.
+    aggregate_facts, seconds
+        For people: what the aggregation said of itself, and how long each stage took, to estimate the next time by.
+    """
+
+    config: EngineConfig
+    train: Interactions
+    valid: Interactions | None
+    partition: Partition
+    shards: Sequence[FittedShard]
+    aggregate: Tensors
+    environment: Mapping[str, object]
+    inherited: bool = False
+    kept_old: bool = False
+    aggregate_facts: Mapping[str, object] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """The submodels and what combines them, put together."""
+        aggregator = make_aggregator(*part_settings(self.config, "aggregation"))
+        return aggregator.scorer([one.model for one in self.shards], self.aggregate)
+
+    @property
+    def level(self) -> str:
+        """What holds of this state: L3, L2 with an old one kept, L1 with an assignment that remembers."""
+        if self.inherited and PARTITIONS[self.config.partition].remembers_data:
+            return "L1"
+        return "L2" if self.kept_old else "L3"
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over the canonical content of everything: rows, assignment, configuration, weights."""
+        parts = {
+            "config": fingerprint.of_settings(self.config.as_dict()),
+            "aggregate": fingerprint.of_tensors(self.aggregate),
+            "assignment": self._assignment_digest(),
+            "train": fingerprint.of_rows(self.train),
+            "valid": "none" if self.valid is None else fingerprint.of_rows(self.valid),
+        }
+        return fingerprint.combine(parts | {f"shard {one.shard.id}": one.report.digest for one in self.shards})
+
+    def _assignment_digest(self) -> str:
+        shards = {"train": self.partition.train}
+        if self.partition.valid is not None:
+            shards["valid"] = self.partition.valid
+        parts = {"shards": fingerprint.of_tensors(shards)}
+        landmarks = self.partition.landmarks
+        if landmarks is not None:
+            parts["landmarks"] = fingerprint.of_tensors(landmarks.tensors())
+            parts["landmark ids"] = fingerprint.of_settings({"ids": list(landmarks.ids)})
+        return fingerprint.combine(parts)

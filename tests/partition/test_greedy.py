@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from receraser.partition.greedy import BLOCK, assign_greedily
+from tests.partition.plain import walk
+
+Table = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[Table, Ints, Ints]:
+    """Few points, few distances: many ties; zeros, shards without room, pairs that are never made."""
+    n, n_shards = draw(st.integers(0, 14)), draw(st.integers(1, 5))
+    values = st.sampled_from([0.0, 0.0, 1.0, 2.0, 2.5, 7.0, np.inf])
+    distances = draw(st.lists(st.lists(values, min_size=n_shards, max_size=n_shards), min_size=n, max_size=n))
+    most = draw(st.sampled_from([1, 1, 2, 6]))
+    weights = draw(st.lists(st.integers(1 if most == 1 else 0, most), min_size=n, max_size=n))
+    room = draw(st.lists(st.integers(0, 8), min_size=n_shards, max_size=n_shards))
+    return np.array(distances).reshape(n, n_shards), np.array(weights, dtype=np.int64), np.array(room)
+
+
+@given(problems())
+@settings(max_examples=600)
+def test_ends_where_the_walk_through_the_sorted_pairs_does(problem: tuple[Table, Ints, Ints]) -> None:
+    assert assign_greedily(*problem).tolist() == walk(*problem)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("slack", [0.5, 1.0, 1.2])
+def test_many_points(weighted: bool, slack: float) -> None:
+    """Larger than what is looked up at a time, and crowded: everybody wants the first shards."""
+    rng = np.random.default_rng(5)
+    n, n_shards = BLOCK + 500, 6
+    distances = np.round(rng.random((n, n_shards)) + np.arange(n_shards) / 10, 3)  # rounded: some ties
+    weights = rng.integers(1, 9, n) if weighted else np.ones(n, dtype=np.int64)
+    room = np.full(n_shards, int(slack * weights.sum() / n_shards))
+    found = assign_greedily(distances, weights, room)
+    assert found.tolist() == walk(distances, weights, room)
+    assert found.dtype == np.int32
+    load = np.bincount(found[found >= 0], weights=weights[found >= 0], minlength=n_shards)
+    assert (load < room + weights.max()).all()
+
+
+def test_looked_up_instead_of_held() -> None:
+    distances = np.random.default_rng(6).random((BLOCK + 10, 3))
+    weights, room = np.ones(len(distances), dtype=np.int64), np.array([4000, 4000, 400])
+    asked = []
+
+    def look(points: Ints) -> Table:
+        asked.append(len(points))
+        return distances[points]
+
+    assert np.array_equal(assign_greedily(look, weights, room), assign_greedily(distances, weights, room))
+    assert max(asked) <= BLOCK
+    assert sum(asked) < 3 * len(distances), "only who is refused looks again"
+
+
+def test_the_last_one_may_overshoot() -> None:
+    distances = np.array([[1.0], [2.0], [3.0]])
+    assert assign_greedily(distances, np.array([1, 5, 1]), np.array([2])).tolist() == [0, 0, -1]
+
+
+def test_of_equals_the_first_point_and_the_first_shard() -> None:
+    distances = np.zeros((4, 3))
+    assert assign_greedily(distances, np.ones(4, dtype=np.int64), np.array([1, 2, 2])).tolist() == [0, 1, 1, 2]
