@@ -18,24 +18,26 @@ SOURCE = Path(receraser.__file__).parent
 # The longest name that fits decides: `data.ids` is itself, `data.splits` is `data`.
 LAYERS: list[list[str]] = [
     ["errors", "seeds"],
+    ["settings"],
     ["data.ids"],
     ["data.interactions"],
     ["fingerprint"],  # of rows, among others
     ["data"],
     ["protocols", "metrics", "ranking"],
     ["evaluation", "training"],
-    ["models", "partition", "keys"],
-    ["aggregation", "execution"],
-    ["methods"],
-    ["config"],
-    ["store"],
+    ["models", "keys", "methods"],
+    ["partition"],
+    ["aggregation", "erasure"],
+    ["execution", "config"],
+    ["state"],
+    ["fitting", "store"],
     ["engine"],
     ["cli"],
     ["__main__"],
 ]
 
 # Arrows that point up and may: for types alone, never followed when the package runs.
-TYPES_ONLY = {("protocols", "execution"), ("protocols", "partition")}
+TYPES_ONLY = {("protocols", "execution"), ("protocols", "models"), ("protocols", "partition")}
 
 HEAVY = ["torch", "numba", "pyarrow", "scipy"]
 EDGES = ["pyarrow", "typer", "rich", "safetensors", "numba"]

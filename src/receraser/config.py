@@ -39,6 +39,7 @@ from receraser.methods import CUSTOM, METHODS, find_method, method_of
 __all__ = [
     "MODEL_NAMES",
     "EngineConfig",
+    "check_parts",
     "data_folder",
     "load_config",
     "part_settings",
@@ -134,13 +135,20 @@ def resolve(config: EngineConfig, texts: Mapping[str, str] | None = None) -> Eng
     given = _by_part(texts or {})
     chosen = {key: _chosen(config, key, given[what]) for key, (what, _) in _PARTS.items()}
     config = dataclasses.replace(config, **chosen)  # type: ignore[arg-type]
-    complete = {
-        key: settings.values(settings.make(_registry(what), what, *part_settings(config, what)))
-        for key, (what, _) in _PARTS.items()
-    }
+    complete = {key: settings.values(_part(config, what)) for key, (what, _) in _PARTS.items()}
     plain = {key: {k: v for k, v in one.items() if k not in _OWNED} for key, one in complete.items()}
     named = dataclasses.replace(config, method=method_of(config.partition, config.aggregation))
     return dataclasses.replace(named, **plain)  # type: ignore[arg-type]
+
+
+def check_parts(config: EngineConfig) -> None:
+    """Raise unless this version knows the parts of a complete configuration, and they take these settings."""
+    for what, _ in _PARTS.values():
+        _part(config, what)
+
+
+def _part(config: EngineConfig, what: str) -> settings.Part:
+    return settings.make(_registry(what), what, *part_settings(config, what))
 
 
 def _combined(config: EngineConfig) -> EngineConfig:
@@ -161,7 +169,7 @@ def _combined(config: EngineConfig) -> EngineConfig:
             f"{shards} shards were asked for, but the method retrain is one shard; choose another method, "
             "as in --method receraser"
         )
-    if aggregation == "alone" and partition != "whole":
+    if aggregation == "alone" and shards != 1:
         raise UsageError(
             f"the aggregation alone takes a single submodel, and the partition {partition} makes {shards}; choose "
             "mean, static or attention"
@@ -195,7 +203,7 @@ def _chosen(config: EngineConfig, key: str, texts: Mapping[str, str]) -> dict[st
     for name in values:
         if name in _OWNED:
             known = [one for one in settings.kinds(part) if one not in _OWNED]
-            raise UsageError(f"the {what} {part.name} has no setting {name!r}: {nearest(name, known)}")
+            raise settings.unknown(what, part.name, name, known)
     return values
 
 

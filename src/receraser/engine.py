@@ -13,11 +13,12 @@ Outside user ids end here: `_pseudonymous` is the border. Everything below sees 
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -185,10 +186,7 @@ class Engine:
         """
         train = self._pseudonymous(interactions)
         held = None if valid is None else self._pseudonymous(valid).without(train)  # a row in both stays in train
-        if embeddings is not None:
-            names = dict(zip(embeddings.users, pseudonyms(embeddings.users, self._own_key()), strict=True))
-            embeddings = embeddings.renamed(names)
-        return self._fit(train, held, None, embeddings, progress)
+        return self._fit(train, held, None, self._renamed(embeddings), progress)
 
     def _fit(
         self,
@@ -211,10 +209,14 @@ class Engine:
     def rebuild(self, *, embeddings: Embeddings | None = None, progress: Progress | None = None) -> Self:
         """Fit everything again, from the surviving rows alone: a new partition, in the environment of today.
 
-        What a data-driven partition remembered of forgotten rows is gone after it.
+        What a data-driven partition remembered of forgotten rows is gone after it. If it fails, nothing has changed.
         """
         state = self._state()
-        return self._fit(state.train, state.valid, None, embeddings, progress)
+        try:
+            return self._fit(state.train, state.valid, None, self._renamed(embeddings), progress)
+        except BaseException:
+            self._fitted = state
+            raise
 
     @contextmanager
     def _fitting(self, n_tasks: int, progress: Progress | None, *, partitions: bool) -> Iterator[Fitting]:
@@ -231,6 +233,14 @@ class Engine:
     def _pseudonymous(self, rows: Interactions) -> Interactions:
         """Replace the users' ids. This is the border: outside ids go no further."""
         return rows.rename_users(pseudonyms(rows.users, self._own_key()))
+
+    def _renamed(self, embeddings: Embeddings | None) -> Embeddings | None:
+        """Do the same to vectors, where there are any."""
+        if embeddings is None:
+            return None
+        return embeddings.renamed(
+            dict(zip(embeddings.users, pseudonyms(embeddings.users, self._own_key()), strict=True))
+        )
 
     # ------------------------------------------------------------------ forget, add
 
@@ -272,6 +282,7 @@ class Engine:
         self.seconds = {}
         if planned.shards and not dry_run:
             self._fitted = self._without(planned, progress)
+            self.titles = self._titles()
         return report
 
     def _without(self, planned: Plan, progress: Progress | None) -> State:
@@ -283,7 +294,8 @@ class Engine:
             valid, of_valid = valid.take(~planned.valid_rows), of_valid[~planned.valid_rows]
         landmarks = state.partition.landmarks
         if landmarks is not None:
-            landmarks = landmarks.among(IdMap([*train.items, *train.users]))
+            of_users = PARTITIONS[state.config.partition].landmarks_of == "users"
+            landmarks = landmarks.among(train.users if of_users else train.items)
         partition = Partition(state.config.shards, state.partition.train[~planned.train_rows], of_valid, landmarks)
         return self._retrained(train, valid, partition, planned.shards, progress)
 
@@ -461,19 +473,23 @@ class Engine:
 
     def save(self, folder: str | Path, *, replace: bool = False) -> None:
         """Publish the fitted engine as a store; an existing one is refused, or destroyed with `replace`."""
-        snapshot = self._snapshot()
+        state = dataclasses.replace(self._state(), kept_old=False)  # that was of the store it was read from
         store = DirectoryStore(Path(folder))
         started = time.perf_counter()
         store.check_free(replace=replace)
         with store.writing():
             store.check_free(replace=replace)  # again, now that nobody else can write
-            write_snapshot(store, snapshot)
+            write_snapshot(store, self._snapshot(state))
+        self._fitted = state
         self.seconds["publish"] = time.perf_counter() - started
 
-    def _snapshot(self) -> Snapshot:
-        state = self._state()
-        titles = {item: title for item, title in self.titles.items() if item in state.train.items}
-        return Snapshot(state, titles, self._key_check, self._public_key)
+    def _snapshot(self, state: State) -> Snapshot:
+        return Snapshot(state, self._titles(), self._key_check, self._public_key)
+
+    def _titles(self) -> dict[str, str]:
+        """Return the titles of the items there are: what has vanished leaves none behind."""
+        items = self._state().train.items
+        return {item: title for item, title in self.titles.items() if item in items}
 
     @classmethod
     def load(cls, folder: str | Path, *, key: bytes = PUBLIC_KEY, executor: Executor | None = None) -> Self:
@@ -521,20 +537,20 @@ class Engine:
         store = DirectoryStore(Path(folder))
         store.manifest()  # raises where there is no store, before anything is made there
         with store.writing():
+            store.sweep()  # what an interrupted change was about to destroy
             engine = cls(key=key, executor=executor)
             before = engine._open(store)
             yield engine
             if engine._state() is before:
                 return
             started = time.perf_counter()
-            engine._fitted = replace(engine._state(), kept_old=keep_old)
-            write_snapshot(store, engine._snapshot(), keep_old=keep_old)
+            engine._fitted = dataclasses.replace(engine._state(), kept_old=keep_old)
+            write_snapshot(store, engine._snapshot(engine._fitted), keep_old=keep_old)
             engine.seconds["publish"] = time.perf_counter() - started
 
     def export(self, folder: str | Path) -> None:
         """Write what a fresh fit needs to a new folder: rows (by pseudonyms), assignment, configuration, titles."""
-        snapshot = self._snapshot()
-        state = snapshot.state
+        state = self._state()
         write_export(
             Path(folder),
             Export(
@@ -542,9 +558,9 @@ class Engine:
                 train=state.train,
                 valid=state.valid,
                 partition=state.partition,
-                titles=snapshot.titles,
-                key_check=snapshot.key_check,
-                public_key=snapshot.public_key,
+                titles=self._titles(),
+                key_check=self._key_check,
+                public_key=self._public_key,
             ),
         )
 

@@ -3,13 +3,13 @@
 ::
 
     ReceraserError                  never raised itself; catch it to catch them all
-    ├── UsageError          exit 2  the call itself is wrong: an unknown option, key, model, method or combination
-    ├── DataError           exit 2  the input cannot be used: names file, line and reason
-    ├── StoreNotFoundError  exit 2  there is no store in the folder named
-    ├── StoreError          exit 1  a store is there but damaged, half-written, in use or in the way
-    ├── KeyMismatchError    exit 1  the pseudonym key at hand is not the one the store was made with
-    ├── EnvironmentMismatchError  1  weights computed here would not have the bits of those in the store
-    └── TrainingError       exit 1  a submodel could not be trained (diverged, a worker died)
+    ├── UsageError                exit 2  the call itself is wrong: an unknown option, key, model, method or combination
+    ├── DataError                 exit 2  the input cannot be used: names file, line and reason
+    ├── StoreNotFoundError        exit 2  there is no store in the folder named
+    ├── StoreError                exit 1  a store is there but damaged, half-written, in use or in the way
+    ├── KeyMismatchError          exit 1  the pseudonym key at hand is not the one the store was made with
+    ├── EnvironmentMismatchError  exit 1  weights computed here would not have the bits of those in the store
+    └── TrainingError             exit 1  a submodel could not be trained (diverged, a worker died)
 
 A message says what was found, what was expected and what to do next. `exit_code` is the command line's.
 """

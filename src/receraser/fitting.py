@@ -183,7 +183,7 @@ class Fitting:
             shards=shards,
             aggregate=aggregate,
             environment=dict(self.environment),
-            inherited=inherited,
+            inherited=inherited and self._partitioner.remembers_data,
             aggregate_facts=facts,
             seconds={"aggregate": self.seconds["aggregate"]},
         )

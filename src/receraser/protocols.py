@@ -84,6 +84,7 @@ class Partitioner(Protocol):
 
     name: ClassVar[str]
     remembers_data: ClassVar[bool]  # the shard of a row depends on other rows, and the assignment must be kept
+    landmarks_of: ClassVar[str]  # "items" or "users": whose vectors it keeps to place newcomers by; "" for none
 
     @property
     def user_atomic(self) -> bool:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["below", "derive", "draw", "draw_torch", "id_counters", "normal", "permutation", "uniform"]
+__all__ = ["below", "derive", "draw", "draw_torch", "id_counters", "normal", "permutation", "signed", "uniform"]
 
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: the Weyl step of SplitMix64 (Steele, Lea & Flood 2014)
 _MIX_1 = 0xBF58476D1CE4E5B9
@@ -66,19 +66,23 @@ def draw(key: int, counters: NDArray[np.integer] | Counters) -> Counters:
     return np.asarray(x ^ (x >> np.uint64(31)), dtype=np.uint64)
 
 
-def _signed(value: int) -> int:
+def signed(value: int) -> int:
+    """Return 64 bits as the int64 that holds them."""
     return value - 2**64 if value >= 2**63 else value
 
 
-def draw_torch(key: int, counters: torch.Tensor) -> torch.Tensor:
-    """`draw` for torch: the same 64 bits, held in int64 (torch has no unsigned arithmetic)."""
+def draw_torch(key: int | torch.Tensor, counters: torch.Tensor) -> torch.Tensor:
+    """`draw` for torch: the same 64 bits, held in int64 (torch has no unsigned arithmetic).
+
+    The key may be a tensor too (`signed`): a step that was captured in a CUDA graph draws anew when it changes.
+    """
 
     def shifted(x: torch.Tensor, by: int) -> torch.Tensor:
         return (x >> by) & ((1 << (64 - by)) - 1)  # torch shifts the sign in; the mask makes it a logical shift
 
-    x = (counters + 1) * _signed(_GOLDEN) + _signed(key)
-    x = (x ^ shifted(x, 30)) * _signed(_MIX_1)
-    x = (x ^ shifted(x, 27)) * _signed(_MIX_2)
+    x = (counters + 1) * signed(_GOLDEN) + (signed(key) if isinstance(key, int) else key)
+    x = (x ^ shifted(x, 30)) * signed(_MIX_1)
+    x = (x ^ shifted(x, 27)) * signed(_MIX_2)
     return x ^ shifted(x, 31)
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol, TypeVar
 
 from receraser.errors import UsageError, nearest
 
-__all__ = ["check", "kinds", "make", "parse", "values"]
+__all__ = ["check", "kinds", "make", "parse", "unknown", "values"]
 
 
 class Part(Protocol):
@@ -33,7 +33,11 @@ _EXPECTED: Mapping[type, str] = {
 
 
 def check(
-    part: Part, *, at_least_one: Collection[str] = (), choices: Mapping[str, Collection[str]] | None = None
+    part: Part,
+    *,
+    at_least_one: Collection[str] = (),
+    less_than_one: Collection[str] = (),
+    choices: Mapping[str, Collection[str]] | None = None,
 ) -> None:
     """Raise unless every setting is of its type and in its range; whole numbers given for floats become floats."""
     for spec in _specs(type(part)):
@@ -46,6 +50,8 @@ def check(
         least = 1 if spec.name in at_least_one else 0
         if isinstance(value, (int, float)) and not least <= value < float("inf"):
             raise UsageError(f"{part.name}: {spec.name} is {value}; expected a number of at least {least}")
+        if spec.name in less_than_one and isinstance(value, (int, float)) and value >= 1:
+            raise UsageError(f"{part.name}: {spec.name} is {value}; expected less than 1: something must be left")
         allowed = (choices or {}).get(spec.name)
         if allowed is not None and value not in allowed:
             raise UsageError(f"{part.name}: unknown {spec.name} {value!r}: {nearest(str(value), allowed)}")
@@ -68,8 +74,7 @@ def make(parts: Mapping[str, type[P]], what: str, name: str, settings: Mapping[s
     known = kinds(parts[name])
     for key in settings:
         if key not in known:
-            offer = nearest(key, known) if known else "it has no settings"
-            raise UsageError(f"the {what} {name} has no setting {key!r}: {offer}")
+            raise unknown(what, name, key, known)
     return parts[name](**settings)
 
 
@@ -86,13 +91,18 @@ def parse(part: type[Part], what: str, texts: Mapping[str, str]) -> dict[str, ob
     found: dict[str, object] = {}
     for key, text in texts.items():
         if key not in known:
-            offer = nearest(key, known) if known else "it has no settings"
-            raise UsageError(f"the {what} {part.name} has no setting {key!r}: {offer}")
+            raise unknown(what, part.name, key, known)
         try:
             found[key] = _truth(text) if known[key] is bool else known[key](text)
         except ValueError:
             raise UsageError(f"{key}={text}: expected {_EXPECTED[known[key]]}") from None
     return found
+
+
+def unknown(what: str, name: str, key: str, known: Collection[str]) -> UsageError:
+    """Return the error about a setting that a part does not have, with the nearest one it has."""
+    offer = nearest(key, known) if known else "it has no settings"
+    return UsageError(f"the {what} {name} has no setting {key!r}: {offer}")
 
 
 def _truth(text: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import numpy as np
@@ -11,6 +11,8 @@ import numpy as np
 from receraser import fingerprint
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Histories, Interactions
+from receraser.models.factors import FactorModel
+from receraser.partition.partition import Partition
 from receraser.protocols import Model
 
 
@@ -70,6 +72,11 @@ def batch(parts: Sequence[Histories]) -> Histories:
 def bits(model: Model) -> str:
     """What was learned, down to the last bit."""
     return fingerprint.of_tensors(model.state())
+
+
+def submodels_of(model: FactorModel, rows: Interactions, partition: Partition) -> list[FactorModel]:
+    """One submodel for each shard, fitted on its rows alone."""
+    return [replace(model).fit(shard.train, seed=shard.id) for shard in partition.shards(rows, None)]
 
 
 def random_rows(n_users: int, n_items: int, share: float, seed: int) -> Interactions:

@@ -17,7 +17,8 @@ import receraser
 from receraser.errors import DataError, TrainingError
 from receraser.execution.environment import pinned_variables
 from receraser.execution.local import LocalExecutor
-from receraser.execution.task import FitTask
+from receraser.execution.task import Task, submodel_task
+from receraser.execution.toys import toy_submodel
 from tests.contracts.executor_contract import ExecutorContract, digests, tasks
 from tests.contracts.worlds import checkerboard
 
@@ -94,7 +95,8 @@ def test_the_bits_depend_neither_on_workers_nor_on_threads_nor_on_who_asks(two_w
 
 
 def test_pins_are_in_place_before_anything_is_imported(two_workers: LocalExecutor) -> None:
-    two_workers.prepare("wmf", {"dim": 4, "n_sweeps": 1})
+    two_workers.prepare([toy_submodel("wmf", {"dim": 4})], 2)
+    assert len(pids(two_workers)) == 2
     for pid in pids(two_workers):
         raw = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         variables = dict(entry.decode().split("=", 1) for entry in raw if b"=" in entry)
@@ -115,11 +117,11 @@ class TestTwoWorkers(ExecutorContract):
 
 
 def test_a_killed_worker_is_an_error_that_says_so(two_workers: LocalExecutor) -> None:
-    two_workers.prepare("bpr", LONG)
+    two_workers.prepare([toy_submodel("bpr", LONG)])
     pid = pids(two_workers)[0]
     with pytest.raises(TrainingError, match=r"a training worker was killed by signal 9 \(out of memory\?\)"):
         two_workers.run(
-            [FitTask("bpr", LONG, 1, checkerboard().train)],
+            [submodel_task("bpr", LONG, 1, checkerboard().train)],
             progress=lambda what, done, total: os.kill(pid, signal.SIGKILL),
         )
     assert pids(two_workers) == [], "the next run starts new ones"
@@ -128,12 +130,13 @@ def test_a_killed_worker_is_an_error_that_says_so(two_workers: LocalExecutor) ->
 PARENT = """
 from receraser.data.interactions import Interactions
 from receraser.execution.local import LocalExecutor
-from receraser.execution.task import FitTask
+from receraser.execution.task import submodel_task
+from receraser.execution.toys import toy_submodel
 executor = LocalExecutor(2, threads=1)
-executor.prepare("wmf", {"dim": 4, "n_sweeps": 1}, 2)
+executor.prepare([toy_submodel("wmf", {"dim": 4})], 2)
 print(*[worker._process.pid for worker in executor._workers], flush=True)
 rows = Interactions.from_pairs([(u, i) for u in range(400) for i in range(400) if u != i])
-executor.run([FitTask("bpr", {"dim": 4, "n_epochs": 1, "batch_size": 1}, 1, rows)])  # an epoch of 160,000 steps
+executor.run([submodel_task("bpr", {"dim": 4, "n_epochs": 1, "batch_size": 1}, 1, rows)])  # an epoch of 160,000 steps
 print("that was quick")
 """
 
@@ -171,7 +174,10 @@ import numpy as np
 out = sys.stdout.buffer
 while (message := read_message(sys.stdin.buffer)) is not None:
     kind, meta, arrays = message
-    part = meta["hyperparameters"].get("part")
+    if kind == "environment":
+        write_message(out, "environment", {{"device": meta["device"], "who": os.environ.get("WHO", "all")}}, {{}})
+        continue
+    part, seed = meta["settings"]["hyperparameters"]["part"], meta["settings"]["seed"]
     if part == "die":
         sys.exit("something went wrong in here")
     if part == "break off":
@@ -180,12 +186,13 @@ while (message := read_message(sys.stdin.buffer)) is not None:
         os._exit(4)
     if part == "sleep":
         time.sleep(60)
-    if part == "refuse":
+    if part == "diverge":
+        write_message(out, "error", {{"type": "TrainingError", "text": "the loss is no number"}}, {{}})
+    elif part == "refuse":
         write_message(out, "error", {{"type": "DataError", "text": "x.csv, line 3: no item"}}, {{}})
-    elif kind == "warm":
-        write_message(out, "warm", {{"seen": meta["model"]}}, {{}})
     else:
-        write_message(out, "result", {{"facts": {{}}, "seconds": 0}}, {{"seed": np.array([meta["seed"]])}})
+        found = {{"array seed": np.array([seed]), "array threads": np.array([meta["threads"]])}}
+        write_message(out, "result", {{"facts": {{}}, "seconds": 0, "ids": [], "arrays": ["seed", "threads"]}}, found)
 """
 
 
@@ -200,29 +207,63 @@ def stubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalExec
         yield executor
 
 
-def part(name: str, seed: int = 1) -> FitTask:
-    return FitTask("stub", {"part": name}, seed, checkerboard().train)
+def part(name: str, seed: int = 1, **more: object) -> Task:
+    return submodel_task("stub", {"part": name, **more}, seed, checkerboard().train)
 
 
 def test_no_more_workers_than_tasks_and_they_are_kept(stubs: LocalExecutor) -> None:
-    stubs.prepare("a", {}, 1)
-    assert stubs.environment == {"seen": "a"}
+    stubs.prepare([part("work")], 1)
     (first,) = pids(stubs)
-    stubs.prepare("b", {}, 1)
+    stubs.prepare([part("work")], 1)
     assert pids(stubs) == [first]
-    stubs.prepare("b", {}, 7)
+    stubs.prepare([], 7)
     both = pids(stubs)
-    assert len(both) == 2
-    assert first not in both, "the cores are shared out anew"
-    assert not alive(first)
-    stubs.prepare("c", {}, 1)
+    assert len(both) == 2, "no more than asked for"
+    assert both[0] == first
+    stubs.prepare([], 1)
     found = stubs.run(part("work", seed) for seed in range(20))
-    assert [result.state["seed"].tolist() for result in found] == [[seed] for seed in range(20)]
+    assert [result.arrays["seed"].tolist() for result in found] == [[seed] for seed in range(20)]
     assert pids(stubs) == both
 
 
+def test_workers_start_by_themselves(stubs: LocalExecutor) -> None:
+    assert len(stubs.run([part("work")])) == 1
+    assert len(pids(stubs)) == 1
+    assert len(stubs.run(part("work") for _ in range(3))) == 3
+
+
+def test_the_cores_are_shared_out_among_the_tasks_that_run(stubs: LocalExecutor) -> None:
+    stubs._threads, stubs._cores = None, 5
+    stubs.prepare([], 2)
+    assert [result.arrays["threads"].tolist() for result in stubs.run([part("work")])] == [[5]]
+    assert [result.arrays["threads"].tolist() for result in stubs.run([part("work")] * 3)] == [[2]] * 3
+    stubs._cores = 1
+    assert [result.arrays["threads"].tolist() for result in stubs.run([part("work")] * 2)] == [[1]] * 2
+
+
+def test_the_environment_is_that_of_the_device_that_computes(stubs: LocalExecutor) -> None:
+    assert stubs.environment == {}
+    stubs.prepare([part("work")])
+    assert stubs.environment == {"device": "cpu", "who": "all"}
+    stubs.prepare([part("work"), part("work", device="cuda"), part("work", device="cpu")])
+    assert stubs.environment == {"device": "cuda", "who": "all"}
+
+
+def test_workers_in_different_environments_are_refused(stubs: LocalExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    stubs.prepare([])
+    monkeypatch.setenv("WHO", "another")
+    with pytest.raises(TrainingError, match="the workers found themselves in different environments"):
+        stubs.prepare([], 2)
+    assert pids(stubs) == []
+
+
+def test_a_toy_may_diverge(stubs: LocalExecutor) -> None:
+    stubs.prepare([part("diverge"), part("work")], 2)
+    assert len(stubs.run(part("work") for _ in range(4))) == 4
+
+
 def test_closing_ends_the_workers(stubs: LocalExecutor) -> None:
-    stubs.prepare("a", {}, 2)
+    stubs.prepare([], 2)
     both = pids(stubs)
     assert all(alive(pid) for pid in both)
     stubs.close()
@@ -236,14 +277,20 @@ def test_a_worker_that_ends_is_quoted(stubs: LocalExecutor) -> None:
         stubs.run([part("die")])
 
 
+def test_a_worker_that_ends_over_a_toy_is_quoted_too(stubs: LocalExecutor) -> None:
+    with pytest.raises(TrainingError, match="something went wrong in here"):
+        stubs.prepare([part("die")], 2)
+    assert pids(stubs) == []
+
+
 def test_a_worker_that_ends_in_the_middle_of_an_answer(stubs: LocalExecutor) -> None:
-    stubs.prepare("a", {})
+    stubs.prepare([])
     with pytest.raises(TrainingError, match=r"a training worker ended with status 4$"):
         stubs.run([part("break off")])
 
 
 def test_a_worker_killed_while_it_waited(stubs: LocalExecutor) -> None:
-    stubs.prepare("a", {}, 2)
+    stubs.prepare([], 2)
     pid = pids(stubs)[0]
     os.kill(pid, signal.SIGKILL)
     assert wait_until(lambda: not alive(pid), 3)
@@ -253,7 +300,7 @@ def test_a_worker_killed_while_it_waited(stubs: LocalExecutor) -> None:
 
 
 def test_an_error_over_there_is_raised_here(stubs: LocalExecutor) -> None:
-    stubs.prepare("a", {})
+    stubs.prepare([])
     with pytest.raises(DataError, match=r"^x\.csv, line 3: no item$"):
         stubs.run([part("refuse")])
 
@@ -261,13 +308,13 @@ def test_an_error_over_there_is_raised_here(stubs: LocalExecutor) -> None:
 def test_after_a_failed_start_no_answer_is_taken_for_another(stubs: LocalExecutor) -> None:
     """Both workers refuse; the refusal of the second, which nobody has read, must not answer the next request."""
     with pytest.raises(DataError):
-        stubs.prepare("a", {"part": "refuse"}, 2)
-    stubs.prepare("a", {}, 2)
+        stubs.prepare([part("refuse")], 2)
+    stubs.prepare([], 2)
     assert len(stubs.run(part("work", seed) for seed in range(4))) == 4
 
 
 def test_after_a_failure_no_further_task_is_started(stubs: LocalExecutor) -> None:
-    stubs.prepare("a", {}, 1)
+    stubs.prepare([], 1)
     started = time.monotonic()
     with pytest.raises(DataError):
         stubs.run([part("work"), part("refuse"), part("sleep")])

@@ -9,9 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from receraser import fingerprint
+from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
-from receraser.execution.messages import Arrays, pack_rows, read_message, unpack_rows, write_message
-from tests.contracts.worlds import edges, random_rows
+from receraser.execution.messages import (
+    Arrays,
+    pack_result,
+    pack_task,
+    read_message,
+    unpack_result,
+    unpack_task,
+    write_message,
+)
+from receraser.execution.task import Result, Task, submodel_task
+from receraser.fingerprint import Tensors
+from tests.contracts.executor_contract import tasks
+from tests.contracts.worlds import checkerboard, edges, random_rows
 
 ARRAYS: dict[str, NDArray[np.generic]] = {
     "floats": np.array([[1.5, -0.0, np.inf], [np.nan, 1e-45, 3.4e38]], dtype=np.float32),
@@ -69,15 +82,65 @@ def test_a_stream_that_ends_between_messages_has_ended_and_one_that_ends_within_
             read_message(io.BytesIO(data[:cut]))
 
 
+# ---------------------------------------------------------------------- tasks and results
+
+
+def travelled(meta: dict[str, object], arrays: Arrays) -> tuple[dict[str, object], Arrays]:
+    """What comes out of the pipe on the other side."""
+    message = read_message(io.BytesIO(sent(("task", meta, arrays))))
+    assert message is not None
+    return message[1], message[2]
+
+
+def same_arrays(found: Tensors, expected: Tensors) -> bool:
+    return list(found) == list(expected) and fingerprint.of_tensors(found) == fingerprint.of_tensors(expected)
+
+
+@pytest.mark.parametrize("task", tasks(), ids=lambda task: task.kind)
+def test_tasks_of_every_kind_travel(task: Task) -> None:
+    found = unpack_task(*travelled(*pack_task(task)))
+    assert found.kind == task.kind
+    assert found.settings == task.settings
+    assert found.tables == task.tables
+    assert found.ids == task.ids
+    assert same_arrays(found.arrays, task.arrays)
+    json.dumps(pack_task(task)[0], allow_nan=False)
+
+
+def test_a_task_is_packed_with_all_that_it_depends_on() -> None:
+    world = checkerboard()
+    meta, arrays = pack_task(submodel_task("bpr", {"dim": 4}, 2**63, world.train, world.held_out))
+    assert meta == {
+        "kind": "submodel",
+        "settings": {"model": "bpr", "hyperparameters": {"dim": 4}, "seed": 2**63},
+        "tables": ["train", "valid"],
+        "ids": [],
+        "arrays": [],
+    }
+    assert len(arrays) == 8
+    meta, arrays = pack_task(submodel_task("bpr", {"dim": 4}, 1, world.train))
+    assert meta["tables"] == ["train"]
+    assert len(arrays) == 4
+
+
 @pytest.mark.parametrize("name", edges())
 def test_tables_travel(name: str) -> None:
-    rows = edges()[name]
-    stream = io.BytesIO(sent(("x", {}, {**pack_rows("train", rows), **pack_rows("valid", random_rows(5, 5, 0.5, 1))})))
-    message = read_message(stream)
-    assert message is not None
-    arrays: Arrays = message[2]
-    assert unpack_rows("train", arrays) == rows
-    assert unpack_rows("valid", arrays) == random_rows(5, 5, 0.5, 1)
+    rows, other = edges()[name], random_rows(5, 5, 0.5, 1)
+    task = Task("submodel", {}, {"train": rows, "valid": other, "more": Interactions.empty()})
+    found = unpack_task(*travelled(*pack_task(task)))
+    assert found.tables == {"train": rows, "valid": other, "more": Interactions.empty()}
+
+
+def test_results_travel() -> None:
+    ids = {"landmarks": IdMap(["b", "a", "é"]), "none": IdMap([])}
+    result = Result(ARRAYS, ids, {"epochs": 3, "validation": [[1, 0.5]], "weights": [0.25]}, 1.5)
+    found = unpack_result(*travelled(*pack_result(result)))
+    assert same_arrays(found.arrays, ARRAYS)
+    assert found.ids == ids
+    assert found.facts == result.facts
+    assert found.seconds == 1.5
+    nothing = unpack_result(*travelled(*pack_result(Result({}, {}, {}, 0.0))))
+    assert (nothing.arrays, nothing.ids, nothing.facts, nothing.seconds) == ({}, {}, {}, 0.0)
 
 
 IDS = st.sampled_from(["a", "b", "9", "09", "é", "\U0001f600", "a b", "\uff41", "'", '"', "\\n"])
@@ -86,4 +149,7 @@ IDS = st.sampled_from(["a", "b", "9", "09", "é", "\U0001f600", "a b", "\uff41",
 @given(st.lists(st.tuples(IDS, IDS), max_size=20))
 def test_ids_of_any_script_travel(pairs: list[tuple[str, str]]) -> None:
     rows = Interactions.from_pairs(pairs)
-    assert unpack_rows("t", pack_rows("t", rows)) == rows
+    task = Task("submodel", {}, {"t": rows}, {"users": rows.users})
+    found = unpack_task(*pack_task(task))
+    assert found.tables == {"t": rows}
+    assert found.ids == {"users": rows.users}

@@ -17,10 +17,10 @@ def store(place: Path) -> DirectoryStore:
     return DirectoryStore(place)
 
 
-def publish(store: DirectoryStore, *contents: bytes, **more: object) -> dict[str, int]:
+def publish(store: DirectoryStore, *contents: bytes, keep_old: bool = False, **more: object) -> dict[str, int]:
     with store.writing():
         files = {store.put(data): len(data) for data in contents}
-        store.commit({"files": files, **more})
+        store.commit({"files": files, **more}, keep_old=keep_old)
     return files
 
 
@@ -41,7 +41,7 @@ def test_making_the_object_touches_nothing(store: DirectoryStore) -> None:
 def test_what_is_published_is_found(store: DirectoryStore) -> None:
     files = publish(store, b"rows", b"weights", word="ü")
     assert store.exists()
-    assert store.manifest() == {"files": files, "word": "ü", "format": FORMAT}
+    assert store.manifest() == {"files": files, "word": "ü", "format": FORMAT, "previous": None}
     assert {store.get(name) for name in files} == {b"rows", b"weights"}
     assert all(name == of_bytes(store.get(name)) for name in files)
     assert sorted(path.name for path in store.path.iterdir()) == ["files", "lock", "manifest.json"]
@@ -66,6 +66,44 @@ def test_publishing_destroys_what_is_no_longer_named(store: DirectoryStore) -> N
     second = publish(store, b"new", b"kept")
     assert names(store) == set(second)
     assert not set(first) - set(second) & names(store)
+
+
+def test_publishing_may_keep_what_was_there(store: DirectoryStore) -> None:
+    first = publish(store, b"old", b"shared", word="first")
+    manifest = (store.path / "manifest.json").read_bytes()
+    second = publish(store, b"new", b"shared", keep_old=True, word="second")
+    assert store.manifest() == {
+        "files": second,
+        "word": "second",
+        "format": FORMAT,
+        "previous": {"manifest": of_bytes(manifest), "files": sorted(first)},
+    }
+    assert names(store) == {*first, *second, of_bytes(manifest)}
+    assert store.get(of_bytes(manifest)) == manifest
+    assert store.strays(store.manifest()) == []
+    third = publish(store, b"third")
+    assert store.manifest()["previous"] is None
+    assert names(store) == set(third)
+
+
+def test_what_is_kept_keeps_what_it_kept(store: DirectoryStore) -> None:
+    publish(store, b"one")
+    publish(store, b"two", keep_old=True)
+    before = names(store)
+    publish(store, b"three", keep_old=True)
+    assert before < names(store)
+    assert len(names(store)) == 5, "three files and two manifests"
+    (store.path / "files" / of_bytes(b"stray")).write_bytes(b"stray")
+    assert store.strays(store.manifest()) == [f"files/{of_bytes(b'stray')}"]
+
+
+def test_a_damaged_manifest_cannot_be_kept(store: DirectoryStore) -> None:
+    publish(store, b"one")
+    (store.path / "manifest.json").write_text("{}")
+    with pytest.raises(StoreError, match="damaged"):
+        publish(store, b"two", keep_old=True)
+    publish(store, b"two")
+    assert names(store) == {of_bytes(b"two")}
 
 
 def test_leftovers_of_an_interrupted_write_go_with_the_next(store: DirectoryStore) -> None:

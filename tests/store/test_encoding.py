@@ -5,14 +5,20 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.errors import StoreError
 from receraser.fingerprint import Tensors
+from receraser.partition.partition import Landmarks
 from receraser.store import encoding
 from receraser.store.encoding import (
+    decode_assigned,
+    decode_landmarks,
     decode_rows,
     decode_tensors,
     decode_titles,
+    encode_assigned,
+    encode_landmarks,
     encode_rows,
     encode_tensors,
     encode_titles,
@@ -31,6 +37,44 @@ def test_rows_of_several_chunks_come_back() -> None:
     rows = Interactions.from_pairs([(f"u{u}", f"i{(u * 7 + n) % 90}") for u in range(300) for n in range(4)])
     with patch.object(encoding, "_ROW_GROUP", 100):
         assert decode_rows(encode_rows(rows)) == rows
+
+
+@pytest.mark.parametrize("rows", [ROWS, Interactions.empty(), ROWS.take(np.array([2]))], ids=["some", "none", "one"])
+def test_rows_come_back_with_their_shards(rows: Interactions) -> None:
+    shards = np.arange(len(rows), dtype=np.int32)[::-1].copy()
+    found, of_rows = decode_assigned(encode_assigned(rows, shards))
+    assert found == rows
+    assert of_rows.dtype == np.int32
+    assert of_rows.tolist() == shards.tolist()
+    assert decode_rows(encode_assigned(rows, shards)) == rows, "or without them"
+
+
+def test_rows_that_stand_twice_are_refused() -> None:
+    """Their shards would not stand beside them any more."""
+    import pyarrow as pa
+
+    twice = {name: pa.array(["a", "a"]).dictionary_encode() for name in ("user", "item")}
+    data = encoding._parquet(pa.table(twice | {"shard": pa.array([0, 1], pa.int32())}))
+    with pytest.raises(ValueError, match="rows that stand twice"):
+        decode_assigned(data)
+
+
+@pytest.mark.parametrize("ids", [["b", "a", "日本", "9 9"], ["one"], []], ids=["some", "one", "none"])
+def test_landmarks_come_back(ids: list[str]) -> None:
+    rng = np.random.default_rng(1)
+    marks = Landmarks(rng.normal(size=(3, 4)), IdMap(ids), rng.normal(size=(len(ids), 2)).astype(np.float32))
+    found = decode_landmarks(encode_landmarks(marks))
+    assert found.ids == marks.ids
+    for name, array in marks.tensors().items():
+        assert found.tensors()[name].dtype == array.dtype
+        assert found.tensors()[name].tobytes() == array.tobytes()
+        assert found.tensors()[name].shape == array.shape
+
+
+def test_landmarks_without_width() -> None:
+    """As label propagation keeps them: labels of items, and no anchors."""
+    marks = Landmarks(np.empty((3, 0)), IdMap(["a"]), np.ones((1, 1), dtype=np.float32))
+    assert decode_landmarks(encode_landmarks(marks)).anchors.shape == (3, 0)
 
 
 def test_equal_content_is_equal_bytes() -> None:

@@ -2,84 +2,240 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from receraser.config import EngineConfig, resolve
+from receraser.data.interactions import Interactions
 from receraser.errors import StoreError
 from receraser.fingerprint import of_tensors
+from receraser.partition.partition import Partition
+from receraser.state import State
 from receraser.store import directory
+from receraser.store import snapshot as snapshot_module
 from receraser.store.directory import DirectoryStore
 from receraser.store.snapshot import Snapshot, read_snapshot, write_snapshot
-from tests.store.conftest import SHARDS, snapshot_of
+from tests.store.conftest import SHARDS, changed, fitted_shard, snapshot_of, state_of
 from tests.store.test_directory import names, write_manifest
+
+
+def publish(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool = False) -> None:
+    with store.writing():
+        write_snapshot(store, snapshot, keep_old=keep_old)
 
 
 @pytest.fixture
 def store(place: Path) -> DirectoryStore:
     store = DirectoryStore(place)
-    write_snapshot(store, snapshot_of("a"), replace=False)
+    publish(store, snapshot_of("a"))
     return store
 
 
 def same(one: Snapshot, other: Snapshot) -> bool:
-    assert list(one.train.pairs()) == list(other.train.pairs())
-    assert one.partition.train.tolist() == other.partition.train.tolist()
-    assert [of_tensors(weights) for weights in one.weights] == [of_tensors(weights) for weights in other.weights]
-    assert (one.valid is None) == (other.valid is None)
-    if one.valid is not None and other.valid is not None and other.partition.valid is not None:
-        assert one.valid == other.valid
-        assert one.partition.valid is not None
-        assert one.partition.valid.tolist() == other.partition.valid.tolist()
-    plain = ("config", "digest", "level", "key_check", "public_key", "shards", "titles", "facts", "environment")
-    return all(getattr(one, name) == getattr(other, name) for name in plain)
+    """Equal in all that is digested, and in all that is only for people."""
+    assert one.state.digest == other.state.digest
+    assert one.state.train == other.state.train
+    assert one.state.valid == other.state.valid
+    assert one.state.partition.train.tolist() == other.state.partition.train.tolist()
+    assert of_tensors(one.state.aggregate) == of_tensors(other.state.aggregate)
+    for mine, theirs in zip(one.state.shards, other.state.shards, strict=True):
+        assert of_tensors(mine.model.state()) == of_tensors(theirs.model.state())
+        assert (mine.report, mine.facts, mine.seconds) == (theirs.report, theirs.facts, theirs.seconds)
+    plain = ("config", "environment", "inherited", "level", "aggregate_facts", "seconds")
+    assert [getattr(one.state, name) for name in plain] == [getattr(other.state, name) for name in plain]
+    return all(getattr(one, name) == getattr(other, name) for name in ("titles", "key_check", "public_key"))
 
 
 @pytest.mark.parametrize("valid", [True, False])
-def test_it_comes_back_as_it_was(place: Path, valid: bool) -> None:
-    """Several shards, one of them empty: more than today's one method needs."""
-    write_snapshot(DirectoryStore(place), snapshot_of(valid=valid), replace=False)
+@pytest.mark.parametrize("inherited", [True, False])
+def test_it_comes_back_as_it_was(place: Path, valid: bool, inherited: bool) -> None:
+    """Several shards, one of them empty."""
+    snapshot = snapshot_of(valid=valid)
+    snapshot = replace(snapshot, state=replace(snapshot.state, inherited=inherited))
+    publish(DirectoryStore(place), snapshot)
     found = read_snapshot(DirectoryStore(place))
-    assert found.partition.n_shards == SHARDS
-    assert same(found, snapshot_of(valid=valid))
+    assert found.state.partition.n_shards == SHARDS
+    assert same(found, snapshot)
+    assert found.state.level == ("L1" if inherited else "L3")
+
+
+def test_all_that_may_be_missing_may_be_missing(place: Path) -> None:
+    """No titles, no landmarks, nothing learned by the aggregation, no rows, seconds nobody has taken."""
+    config = resolve(EngineConfig(model="bpr", partition="hash", aggregation="mean", shards=2, device="cpu"))
+    none = Interactions.empty()
+    partition = Partition(2, np.empty(0, dtype=np.int32), None)
+    shards = [replace(fitted_shard(shard, 0.0, config), seconds=None) for shard in partition.shards(none, None)]
+    state = State(config, none, None, partition, shards, {}, {})
+    store = DirectoryStore(place)
+    publish(store, Snapshot(state, {}, "", public_key=False))
+    found = read_snapshot(store)
+    assert same(found, Snapshot(state, {}, "", public_key=False))
+    manifest = store.manifest()
+    assert [manifest[key] for key in ("titles", "landmarks", "previous")] == [None, None, None]
+    assert manifest["aggregate"] == {"file": None, "facts": {}}
+
+
+def test_a_table_of_validation_rows_without_rows_is_not_none(place: Path) -> None:
+    state = state_of()
+    held = Interactions.empty()
+    partition = replace(state.partition, valid=np.empty(0, dtype=np.int32))
+    shards = [fitted_shard(shard, 1.0) for shard in partition.shards(state.train, held)]
+    state = replace(state, valid=held, partition=partition, shards=shards)
+    publish(DirectoryStore(place), Snapshot(state, {}, "", public_key=True))
+    found = read_snapshot(DirectoryStore(place)).state
+    assert found.valid == held
+    assert found.digest == state.digest
 
 
 def test_the_same_snapshot_is_the_same_bytes(store: DirectoryStore, tmp_path: Path) -> None:
     other = DirectoryStore(tmp_path / "other")
-    write_snapshot(other, read_snapshot(store), replace=False)
+    publish(other, read_snapshot(store))
     assert (other.path / "manifest.json").read_bytes() == (store.path / "manifest.json").read_bytes()
-
-
-def test_a_snapshot_without_titles_stores_none(tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    store = DirectoryStore(tmp_path / "s")
-    write_snapshot(store, replace(snapshot_of(), titles={}), replace=False)
-    assert store.manifest()["titles"] is None
-    assert read_snapshot(store).titles == {}
-
-
-def test_an_existing_store_is_refused(store: DirectoryStore) -> None:
-    with pytest.raises(StoreError, match="already"):
-        write_snapshot(store, snapshot_of("b"), replace=False)
-    assert same(read_snapshot(store), snapshot_of("a"))
+    assert names(other) == names(store)
 
 
 def test_replacing_leaves_nothing_of_the_old(store: DirectoryStore) -> None:
     old = names(store)
-    write_snapshot(store, snapshot_of("b"), replace=True)
+    publish(store, snapshot_of("b"))
     assert same(read_snapshot(store), snapshot_of("b"))
-    # the empty shard's table is the same file in both
-    assert len(old & names(store)) == 1
+    # the empty shard's table is the same file in both, and so are its weights
+    assert len(old & names(store)) == 2
 
 
-def test_the_digest_is_compared() -> None:
-    snapshot = snapshot_of("a")
-    snapshot.check_digest(snapshot.digest)
-    with pytest.raises(StoreError, match="does not give the digest in its manifest"):
-        snapshot.check_digest("b" * 64)
+def test_the_digest_is_compared(store: DirectoryStore) -> None:
+    write_manifest(store, store.manifest() | {"digest": "b" * 64})
+    with pytest.raises(StoreError, match=r"does not give the digest in its manifest \(.*expected bbbbbbbbbbbb"):
+        read_snapshot(store)
+
+
+# ---------------------------------------------------------------------- shards that have not changed
+
+
+def files_of(store: DirectoryStore, number: int) -> dict[str, tuple[int, int]]:
+    """The files of a shard, with what changes when they are written again."""
+    shards = store.manifest()["shards"]
+    assert isinstance(shards, list)
+    paths = [store.path / "files" / name for name in shards[number]["files"].values() if name is not None]
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in paths}
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_files_of_unchanged_shards_are_not_written_again(store: DirectoryStore, read: bool) -> None:
+    """Neither those of a state that was read from here, nor those that would be made anew with the same content."""
+    before = [files_of(store, k) for k in range(SHARDS)]
+    held = read_snapshot(store) if read else snapshot_of("a")
+    publish(store, replace(held, state=changed(held.state, 1, 7.0)))
+    after = [files_of(store, k) for k in range(SHARDS)]
+    assert after[0] == before[0]
+    assert after[2] == before[2]
+    gone = set(before[1]) - set(after[1])
+    assert len(gone) == 1, "the weights; its rows are what they were"
+    assert not gone & names(store)
+    assert read_snapshot(store).state.digest == changed(state_of("a"), 1, 7.0).digest
+
+
+def test_files_of_unchanged_shards_are_not_even_encoded(store: DirectoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that their names stay, also where another version would write the same rows in another way."""
+    held = read_snapshot(store)
+    encoded: list[int] = []
+    encode = snapshot_module.encode_rows
+
+    def counted(rows: Interactions) -> bytes:
+        encoded.append(len(rows))
+        return encode(rows)
+
+    monkeypatch.setattr(snapshot_module, "encode_rows", counted)
+    publish(store, replace(held, state=changed(held.state, 1, 7.0)))
+    (train, valid) = (held.state.shards[1].shard.train, held.state.shards[1].shard.valid)
+    assert valid is not None
+    assert encoded == [len(train), len(valid)]
+
+
+def test_files_in_another_store_are_written(store: DirectoryStore, tmp_path: Path) -> None:
+    other = DirectoryStore(tmp_path / "other")
+    publish(other, snapshot_of("b"))
+    publish(other, read_snapshot(store))
+    assert same(read_snapshot(other), snapshot_of("a"))
+    assert names(other) == names(store)
+
+
+@pytest.mark.parametrize("size", [None, 10])
+def test_a_file_that_was_damaged_meanwhile_is_written_again(store: DirectoryStore, size: int | None) -> None:
+    held = read_snapshot(store)
+    for name in files_of(store, 0):
+        path = store.path / "files" / name
+        path.write_bytes(path.read_bytes()[:size][:-1] + b"!")
+    publish(store, held)
+    assert same(read_snapshot(store), snapshot_of("a"))
+
+
+# ---------------------------------------------------------------------- keeping the old state
+
+
+def previous(store: DirectoryStore) -> Mapping[str, object]:
+    kept = store.manifest()["previous"]
+    assert isinstance(kept, dict)
+    return kept
+
+
+def test_the_old_state_may_be_kept(store: DirectoryStore) -> None:
+    old, manifest = names(store), (store.path / "manifest.json").read_bytes()
+    publish(store, snapshot_of("b"), keep_old=True)
+    kept = previous(store)
+    assert kept["files"] == sorted(old)
+    assert store.get(str(kept["manifest"])) == manifest, "as it was, byte for byte"
+    assert old < names(store)
+    assert store.strays(store.manifest()) == []
+    found = read_snapshot(store).state
+    assert (found.level, found.kept_old) == ("L2", True)
+    assert found.digest == state_of("b").digest
+
+
+def test_what_was_kept_makes_the_old_store_again(store: DirectoryStore, tmp_path: Path) -> None:
+    publish(store, snapshot_of("b"), keep_old=True)
+    back = DirectoryStore(tmp_path / "back")
+    shutil.copytree(store.path, back.path)
+    (back.path / "manifest.json").write_bytes(back.get(str(previous(store)["manifest"])))
+    assert same(read_snapshot(back), snapshot_of("a"))
+
+
+def test_all_old_states_are_kept_until_they_are_not(store: DirectoryStore) -> None:
+    first = names(store)
+    publish(store, snapshot_of("b"), keep_old=True)
+    second = names(store)
+    publish(store, snapshot_of("c"), keep_old=True)
+    assert first < second < names(store)
+    assert store.strays(store.manifest()) == []
+    publish(store, snapshot_of("d"))
+    fresh = DirectoryStore(store.path.parent / "fresh")
+    publish(fresh, snapshot_of("d"))
+    assert names(store) == names(fresh), "nothing of any of them is left"
+    assert (store.path / "manifest.json").read_bytes() == (fresh.path / "manifest.json").read_bytes()
+    assert read_snapshot(store).state.level == "L3"
+
+
+def test_what_was_kept_does_not_come_along(store: DirectoryStore, tmp_path: Path) -> None:
+    """A state whose predecessor is kept in one store has none in another, and its level says so."""
+    publish(store, snapshot_of("b"), keep_old=True)
+    other = DirectoryStore(tmp_path / "other")
+    publish(other, read_snapshot(store))
+    assert other.manifest()["level"] == "L3"
+    assert same(read_snapshot(other), snapshot_of("b"))
+
+
+def test_there_is_nothing_to_keep_in_a_new_store(place: Path) -> None:
+    publish(DirectoryStore(place), snapshot_of("a"), keep_old=True)
+    assert same(read_snapshot(DirectoryStore(place)), snapshot_of("a"))
+
+
+def test_strays_beside_what_is_kept(store: DirectoryStore) -> None:
+    publish(store, snapshot_of("b"), keep_old=True)
+    (store.path / "files" / "more").write_text("hello")
+    assert store.strays(store.manifest()) == ["files/more"]
 
 
 # ---------------------------------------------------------------------- damage
@@ -114,7 +270,7 @@ def test_any_deleted_file_is_found(store: DirectoryStore, tmp_path: Path) -> Non
         (copy.path / "files" / name).unlink()
         with pytest.raises(StoreError, match=f"damaged: .*{name} cannot be read"):
             read_snapshot(copy)
-        write_snapshot(copy, snapshot_of("b"), replace=True)
+        publish(copy, snapshot_of("b"))
         assert same(read_snapshot(copy), snapshot_of("b"))
     (store.path / "manifest.json").unlink()
     with pytest.raises(StoreError, match="half-written"):
@@ -131,8 +287,16 @@ def test_files_may_not_be_exchanged(store: DirectoryStore) -> None:
         read_snapshot(store)
 
 
-@pytest.mark.parametrize("key", ["config", "digest", "level", "pseudonyms", "shards", "titles", "environment", "files"])
-@pytest.mark.parametrize("value", ["missing", None, 3, []])
+KEYS = [
+    *("config", "digest", "level", "inherited", "pseudonyms", "shards", "landmarks", "aggregate", "titles"),
+    *("environment", "seconds", "files", "previous"),
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(key, value) for key in KEYS for value in ("missing", None, 3, []) if (key, value) != ("previous", None)],
+)
 def test_a_manifest_that_does_not_fit_is_refused(store: DirectoryStore, key: str, value: object) -> None:
     body = store.manifest()
     if value == "missing":
@@ -213,29 +377,36 @@ def crashes(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> Iterato
         yield step
 
 
-def test_a_crash_at_any_step_leaves_the_old_state_or_the_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("keep_old", [False, True])
+def test_a_crash_at_any_step_leaves_the_old_state_or_the_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep_old: bool
+) -> None:
     kept = DirectoryStore(tmp_path / "kept")
-    write_snapshot(kept, snapshot_of("a"), replace=False)
+    publish(kept, snapshot_of("a"))
     work = DirectoryStore(tmp_path / "work")
     shutil.copytree(kept.path, work.path)
     seen = []
-    for _ in crashes(monkeypatch, lambda: write_snapshot(work, snapshot_of("b"), replace=True)):
+    for _ in crashes(monkeypatch, lambda: publish(work, snapshot_of("b"), keep_old=keep_old)):
         found = read_snapshot(work)
-        assert same(found, snapshot_of(found.key_check))
+        expected = snapshot_of(found.key_check)
+        if keep_old and found.key_check == "b":
+            expected = replace(expected, state=replace(expected.state, kept_old=True))
+            assert names(kept) < names(work)
+        assert same(found, expected)
         seen.append(found.key_check)
-        write_snapshot(work, snapshot_of("c"), replace=True)  # the next writer cleans up
+        publish(work, snapshot_of("c"))  # the next writer cleans up
         assert same(read_snapshot(work), snapshot_of("c"))
         assert work.strays(work.manifest()) == []
         shutil.rmtree(work.path)
         shutil.copytree(kept.path, work.path)
     assert seen == sorted(seen)  # once new, never old again
     assert seen.count("a") > 20
-    assert seen.count("b") > 3
+    assert seen.count("b") > (0 if keep_old else 3)
 
 
 def test_a_crash_while_a_first_store_is_written_is_recognised(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     published = False
-    for _ in crashes(monkeypatch, lambda: write_snapshot(DirectoryStore(place), snapshot_of("b"), replace=False)):
+    for _ in crashes(monkeypatch, lambda: publish(DirectoryStore(place), snapshot_of("b"))):
         store = DirectoryStore(place)
         if store.exists():
             assert same(read_snapshot(store), snapshot_of("b"))
@@ -244,25 +415,10 @@ def test_a_crash_while_a_first_store_is_written_is_recognised(place: Path, monke
             assert not published
             with pytest.raises(StoreError, match="half-written"):
                 read_snapshot(store)
-        write_snapshot(store, snapshot_of("c"), replace=True)
+        publish(store, snapshot_of("c"))
         assert store.strays(store.manifest()) == []
         shutil.rmtree(place)
     assert published
-
-
-def test_whoever_publishes_first_wins(store: DirectoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two fits into a new store: the slower one finds it taken, though it was free when it looked first."""
-    late = DirectoryStore(tmp_path / "late")
-    writing = DirectoryStore.writing
-
-    def overtaken(self: DirectoryStore) -> AbstractContextManager[None]:
-        shutil.copytree(store.path, self.path)
-        return writing(self)
-
-    monkeypatch.setattr(DirectoryStore, "writing", overtaken)
-    with pytest.raises(StoreError, match="already"):
-        write_snapshot(late, snapshot_of("b"), replace=False)
-    assert same(read_snapshot(late), snapshot_of("a"))
 
 
 def test_whoever_reads_while_another_publishes_sees_one_state(
@@ -276,7 +432,7 @@ def test_whoever_reads_while_another_publishes_sees_one_state(
         if word is not None:
             with monkeypatch.context() as patch:
                 patch.setattr(DirectoryStore, "get", get)
-                write_snapshot(store, snapshot_of(word), replace=True)
+                publish(store, snapshot_of(word))
         return get(self, name)
 
     monkeypatch.setattr(DirectoryStore, "get", overtaken)

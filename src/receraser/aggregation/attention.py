@@ -7,8 +7,7 @@ is trained by the base model's own loss on all training rows, plus lambda |Theta
 (Eq. 8).
 
 Where the paper is silent: a user or item that a shard does not hold has no learned vector there, so it is left out of
-its softmax (published code lets never-trained vectors in); W sets out from the identity, so that the sum begins as an
-average of the submodels as they are.
+its softmax (published code lets never-trained vectors in).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from receraser import settings
-from receraser.aggregation.learning import LinedUp, learn
+from receraser.aggregation.learning import OPTIMIZERS, LinedUp, learn
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.fingerprint import Tensors
@@ -46,10 +45,12 @@ class Attention:
         Passes over all training rows, at most; stop by validation as the base models do.
     batch_size, n_negatives
         For pairwise models: rows per step; items drawn per row, of which the hardest is used.
-    user_batch_size, dropout
-        For WMF: users per step; share of the coordinates of their aggregated vectors that is dropped in training.
-    learning_rate, weight_decay
-        Of Adagrad; lambda of Eq. 8.
+    user_batch_size
+        For WMF: users per step.
+    dropout
+        Share of the coordinates of the aggregated user vectors that is dropped in training.
+    optimizer, learning_rate, weight_decay
+        "adagrad", as in the paper, or "adam"; its step size; lambda of Eq. 8.
     """
 
     name: ClassVar[str] = "attention"
@@ -63,13 +64,14 @@ class Attention:
     n_negatives: int = 1
     user_batch_size: int = 512
     dropout: float = 0.3
+    optimizer: str = "adagrad"
     learning_rate: float = 0.05
     weight_decay: float = 0.00001
     device: str = "cpu"
 
     def __post_init__(self) -> None:
         whole = ("attention_dim", "batch_size", "user_batch_size", "validate_every", "n_negatives")
-        settings.check(self, at_least_one=whole)
+        settings.check(self, at_least_one=whole, less_than_one=["dropout"], choices={"optimizer": OPTIMIZERS})
 
     def fit(
         self,
@@ -106,8 +108,9 @@ class _Network:
         n, dim = len(submodels), submodels[0].dim
         self._users = LinedUp.users(submodels, lesson)
         self._items = LinedUp.items(submodels, lesson)
+        transfer = [_glorot(derive(lesson.seed, "transfer", k), dim, dim) for k in range(n)]
         start = {
-            "transfer": np.repeat(np.eye(dim, dtype=np.float32)[None], n, axis=0),  # W of Eq. 5, applied from the right
+            "transfer": np.stack(transfer),  # (n_shards, dim, dim): W of Eq. 5, applied from the right
             "bias": np.zeros((n, 1, dim), dtype=np.float32),
         }
         for side in ("user", "item"):

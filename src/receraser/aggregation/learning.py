@@ -20,9 +20,11 @@ from receraser.models.factors import FactorModel, Lesson
 from receraser.models.objectives import Vectors
 from receraser.models.registry import make_model
 from receraser.training.loop import Objective
-from receraser.training.optimizers import Adagrad
+from receraser.training.optimizers import Adagrad, Adam
 
-__all__ = ["LinedUp", "learn"]
+__all__ = ["OPTIMIZERS", "LinedUp", "learn"]
+
+OPTIMIZERS: Mapping[str, type[Adagrad | Adam]] = {"adagrad": Adagrad, "adam": Adam}
 
 
 class LinedUp:
@@ -69,6 +71,7 @@ class Settings(Protocol):
     batch_size: int
     user_batch_size: int
     n_negatives: int
+    optimizer: str
     learning_rate: float
     weight_decay: float
     dropout: float
@@ -91,14 +94,15 @@ def learn(
     vectors, dim
         The user and item vectors that the parameters make of the submodels at the moment, and their length.
     """
-    own: dict[str, object] = {"n_negatives": settings.n_negatives, "dropout": settings.dropout, "dim": dim}
+    own: dict[str, object] = {"n_negatives": settings.n_negatives, "dim": dim}
     own["batch_size"] = settings.batch_size if base.pairwise else settings.user_batch_size
     known = base.hyperparameters()
     teacher = make_model(base.name, known | {key: value for key, value in own.items() if key in known})
     learned = tuple(parameters.values())
-    loss = teacher.objective(lesson.rows, lesson.seed, parameters=learned, vectors=vectors)
+    loss = teacher.objective(lesson.rows, lesson.seed, parameters=learned, vectors=vectors, dropout=settings.dropout)
     objective = _Penalised(loss, settings.weight_decay, norm)
-    facts = descend(settings, objective, Adagrad(learned, settings.learning_rate), lesson, vectors=vectors)
+    optimizer = OPTIMIZERS[settings.optimizer](learned, settings.learning_rate)
+    facts = descend(settings, objective, optimizer, lesson, vectors=vectors)
     for name, one in parameters.items():
         if not torch.isfinite(one).all():
             raise TrainingError(f"the aggregation's {name} is no number; try a smaller learning_rate")

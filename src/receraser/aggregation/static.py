@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from receraser import settings
-from receraser.aggregation.learning import LinedUp, learn
+from receraser.aggregation.learning import OPTIMIZERS, LinedUp, learn
 from receraser.aggregation.weighted import WeightedSum
 from receraser.data.interactions import Interactions
 from receraser.fingerprint import Tensors
@@ -31,7 +31,8 @@ class Static:
 
     Parameters
     ----------
-    n_epochs, patience, validate_every, batch_size, n_negatives, user_batch_size, dropout, learning_rate, weight_decay
+    n_epochs, patience, validate_every, batch_size, n_negatives, user_batch_size, dropout, optimizer, learning_rate,
+    weight_decay
         As for `Attention`.
     """
 
@@ -45,12 +46,14 @@ class Static:
     n_negatives: int = 1
     user_batch_size: int = 512
     dropout: float = 0.0
+    optimizer: str = "adagrad"
     learning_rate: float = 0.05
     weight_decay: float = 0.001
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        settings.check(self, at_least_one=("batch_size", "user_batch_size", "validate_every", "n_negatives"))
+        whole = ("batch_size", "user_batch_size", "validate_every", "n_negatives")
+        settings.check(self, at_least_one=whole, less_than_one=["dropout"], choices={"optimizer": OPTIMIZERS})
 
     def fit(
         self,
@@ -90,4 +93,4 @@ class Static:
 
 def _side_by_side(side: LinedUp) -> torch.Tensor:
     """Return (n, n_shards * dim): everybody's vectors in all submodels in one row, zeros where there is none."""
-    return side.vectors.permute(1, 0, 2).reshape(side.vectors.shape[1], -1).contiguous()
+    return side.vectors.permute(1, 0, 2).flatten(1).contiguous()

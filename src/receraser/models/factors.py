@@ -101,8 +101,12 @@ class FactorModel:
         parameters: Sequence[torch.Tensor],
         vectors: Callable[[], tuple[torch.Tensor, torch.Tensor]],
         penalised: tuple[torch.Tensor, torch.Tensor] | None = None,
+        dropout: float | None = None,
     ) -> Objective:
-        """Return the model's own loss, over whatever parameters the vectors are made of."""
+        """Return the model's own loss, over whatever parameters the vectors are made of.
+
+        `dropout`: share of the coordinates of a user's vector that is dropped in training, instead of the model's own.
+        """
         raise NotImplementedError
 
     def hyperparameters(self) -> dict[str, object]:

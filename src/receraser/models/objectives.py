@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from receraser.data.interactions import Interactions
-from receraser.seeds import derive, draw_torch
+from receraser.seeds import derive, draw_torch, signed
 from receraser.training.batches import Triples, UserBatches
 from receraser.training.losses import bpr, l2, non_sampling
 from receraser.training.sparse import gather
@@ -33,6 +33,8 @@ class Pairwise:
         What is learned, and the (n_users, dim), (n_items, dim) vectors it stands for at the moment.
     weight_decay, penalised
         L2 on the batch's rows of these two tables; None for the vectors that are scored.
+    dropout
+        Share of the coordinates of a row's user vector that is dropped, drawn anew for every row.
     """
 
     fixed_shape = True
@@ -48,18 +50,23 @@ class Pairwise:
         vectors: Vectors,
         weight_decay: float = 0.0,
         penalised: tuple[torch.Tensor, torch.Tensor] | None = None,
+        dropout: float = 0.0,
     ) -> None:
         self.parameters = tuple(parameters)
         self._vectors = vectors
         self._weight_decay = weight_decay
         self._penalised = penalised
+        self._dropout = dropout
+        self._seed = seed
         device = self.parameters[0].device
+        self._key = torch.zeros((), dtype=torch.int64, device=device)
         self._batches = Triples(rows, batch_size=batch_size, seed=seed, device=device, n_negatives=n_negatives)
         self.n_batches = self._batches.n_batches
 
     def prepare(self, epoch: int) -> None:
         """Draw the epoch's order and negatives."""
         self._batches.prepare(epoch)
+        self._key.fill_(signed(derive(self._seed, "dropout", epoch)))
 
     def loss(self, number: torch.Tensor) -> torch.Tensor:
         """Return the loss of a batch of triples."""
@@ -67,6 +74,9 @@ class Pairwise:
         size = user.shape[0]
         p, q = self._vectors()
         u = gather(p, user)  # (batch, dim)
+        if self._dropout:
+            cells = torch.arange(u.numel(), device=u.device) + number * u.numel()
+            u = u * _kept(self._key, cells, self._dropout).reshape(u.shape)
         negative = _hardest(u.detach(), q.detach(), negatives)
         both = gather(q, torch.cat([item, negative]))  # (2 batch, dim)
         loss = bpr((u * both[:size]).sum(dim=1), (u * both[size:]).sum(dim=1), weight)
@@ -83,6 +93,12 @@ def _hardest(users: torch.Tensor, items: torch.Tensor, candidates: torch.Tensor)
         return candidates[:, 0]
     scores = (items[candidates] * users[:, None, :]).sum(dim=2)  # (batch, n)
     return candidates.gather(1, scores.argmax(dim=1, keepdim=True))[:, 0]
+
+
+def _kept(key: int | torch.Tensor, cells: torch.Tensor, dropout: float) -> torch.Tensor:
+    """Return 0 for the cells that are dropped and what makes up for them for the others."""
+    high = (draw_torch(key, cells) >> 32) & 0xFFFFFFFF
+    return (high >= int(dropout * 2**32)).to(torch.float32) / (1.0 - dropout)
 
 
 class NonSampling:
@@ -128,9 +144,7 @@ class NonSampling:
         if not self._dropout:
             return
         cells = torch.arange(self._mask.numel(), device=self._mask.device)
-        high = (draw_torch(derive(self._seed, "dropout", epoch), cells) >> 32) & 0xFFFFFFFF
-        kept = (high >= int(self._dropout * 2**32)).to(torch.float32).reshape(self._mask.shape)
-        self._mask = kept / (1.0 - self._dropout)
+        self._mask = _kept(derive(self._seed, "dropout", epoch), cells, self._dropout).reshape(self._mask.shape)
 
     def loss(self, number: torch.Tensor) -> torch.Tensor:
         """Return the loss of a batch of users."""

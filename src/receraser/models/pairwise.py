@@ -83,8 +83,9 @@ class PairwiseModel(FactorModel):
         parameters: Sequence[torch.Tensor],
         vectors: Vectors,
         penalised: tuple[torch.Tensor, torch.Tensor] | None = None,
+        dropout: float | None = None,
     ) -> Objective:
-        """Return the pairwise loss of these rows; L2 on the tables `penalised`, if any."""
+        """Return the pairwise loss of these rows; L2 on the tables `penalised`, if any; dropout only if asked for."""
         return Pairwise(
             rows,
             batch_size=self.batch_size,
@@ -94,4 +95,5 @@ class PairwiseModel(FactorModel):
             vectors=vectors,
             weight_decay=self.weight_decay if penalised is not None else 0.0,
             penalised=penalised,
+            dropout=dropout or 0.0,
         )

@@ -15,7 +15,6 @@ import torch
 
 from receraser import settings
 from receraser.data.interactions import Interactions
-from receraser.errors import UsageError
 from receraser.models.descent import descend
 from receraser.models.factors import FactorModel, Learned, Lesson, initial_vectors
 from receraser.models.objectives import NonSampling, Vectors
@@ -65,9 +64,7 @@ class WMF(FactorModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settings.check(self, choices={"solver": ("als", "adagrad")})
-        if self.dropout >= 1:
-            raise UsageError(f"wmf: dropout is {self.dropout}; expected less than 1: something must be left")
+        settings.check(self, less_than_one=["dropout"], choices={"solver": ("als", "adagrad")})
 
     def _learn(self, lesson: Lesson) -> Learned:
         """Run the fixed number of sweeps ("als"), or descend and perhaps stop early by validation ("adagrad")."""
@@ -107,14 +104,15 @@ class WMF(FactorModel):
         parameters: Sequence[torch.Tensor],
         vectors: Vectors,
         penalised: tuple[torch.Tensor, torch.Tensor] | None = None,  # noqa: ARG002 - this loss has no penalty
+        dropout: float | None = None,
     ) -> Objective:
-        """Return the non-sampling loss of these rows."""
+        """Return the non-sampling loss of these rows; by default with the model's own dropout."""
         return NonSampling(
             rows,
             batch_size=self.batch_size,
             seed=seed,
             missing_weight=self.missing_weight,
-            dropout=self.dropout,
+            dropout=self.dropout if dropout is None else dropout,
             dim=self.dim,
             parameters=parameters,
             vectors=vectors,

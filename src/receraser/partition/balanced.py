@@ -121,6 +121,7 @@ class IBP(UBP):
     name: ClassVar[str] = "ibp"
     user_atomic: ClassVar[bool] = False
     divides: ClassVar[str] = "items"
+    landmarks_of: ClassVar[str] = "users"
 
 
 @dataclass(kw_only=True)

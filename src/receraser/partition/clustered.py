@@ -59,6 +59,7 @@ class Clustered:
 
     name: ClassVar[str]
     remembers_data: ClassVar[bool] = True
+    landmarks_of: ClassVar[str] = "items"
 
     n_shards: int = 10
     embeddings: str = "wmf"

@@ -132,6 +132,7 @@ class BLPA:
 
     name: ClassVar[str] = "blpa"
     remembers_data: ClassVar[bool] = True
+    landmarks_of: ClassVar[str] = "items"
     user_atomic: ClassVar[bool] = True
 
     n_shards: int = 10

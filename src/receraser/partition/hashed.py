@@ -46,6 +46,7 @@ class Hashed:
 
     name: ClassVar[str] = "hash"
     remembers_data: ClassVar[bool] = False
+    landmarks_of: ClassVar[str] = ""
     user_atomic: ClassVar[bool] = True
 
     n_shards: int = 10

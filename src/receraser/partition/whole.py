@@ -23,6 +23,7 @@ class Whole:
 
     name: ClassVar[str] = "whole"
     remembers_data: ClassVar[bool] = False
+    landmarks_of: ClassVar[str] = ""
     user_atomic: ClassVar[bool] = True
 
     n_shards: int = 1

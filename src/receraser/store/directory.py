@@ -118,13 +118,6 @@ class DirectoryStore:
             raise StoreError(f"{self._manifest} is damaged: it is not written as it was")
         return dict(manifest)
 
-    def size(self, name: str) -> int | None:
-        """Return the size of a file; None where there is none of that name."""
-        try:
-            return (self._files / name).stat().st_size
-        except OSError:
-            return None
-
     def get(self, name: str) -> bytes:
         """Return the content of a file, checked against its name."""
         path = self._files / name
@@ -179,8 +172,15 @@ class DirectoryStore:
             body["previous"] = {"manifest": self.put(_rendered(old)), "files": _named(old)}
         _flush_folder(self._files)
         self._write(self._manifest, _rendered(body))
-        kept = _named(body)
-        self.purge(path.name for path in self._files.iterdir() if path.name not in kept)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Remove every file that the manifest does not name: what it superseded, what an interrupted write left."""
+        kept = _named(self.manifest())
+        (self.path / "manifest.json.new").unlink(missing_ok=True)
+        left = [path.name for path in self._files.iterdir() if path.name not in kept]
+        if left:
+            self.purge(left)
 
     def purge(self, names: Iterable[str]) -> None:
         """Remove files: all that can be, even where one cannot."""

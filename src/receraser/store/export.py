@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from receraser.config import EngineConfig
+from receraser.config import EngineConfig, check_parts
 from receraser.data.interactions import Interactions
-from receraser.errors import DataError, UsageError
+from receraser.errors import DataError, StoreError, UsageError
 from receraser.fingerprint import of_bytes
 from receraser.partition.partition import Partition
 from receraser.store.encoding import (
@@ -86,6 +86,7 @@ def read_export(folder: Path) -> Export:
             raise DataError(f"format {about['format']}; this version reads format {_FORMAT}", path=str(where))
         files = {name: _checked(folder / name, digest) for name, digest in about["files"].items()}
         config = EngineConfig(**about["config"])
+        check_parts(config)
         train, of_train = decode_assigned(files["train.parquet"])
         valid, of_valid = decode_assigned(files["valid.parquet"]) if "valid.parquet" in files else (None, None)
         landmarks = files.get("landmarks.safetensors")
@@ -104,14 +105,19 @@ def read_export(folder: Path) -> Export:
         raise DataError(f"{folder} holds no export: there is no export.json in it") from None
     except OSError as error:
         raise DataError(f"the export cannot be read ({error.strerror or error})", path=str(folder)) from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except UsageError as error:
+        raise DataError(f"the export was not made by this version: {error}", path=str(where)) from None
+    except (StoreError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__} {error}"
         raise DataError(f"this is no export, or it is damaged ({reason})", path=str(where)) from None
 
 
 def _checked(path: Path, digest: str) -> bytes:
     """Return the content of a file of the export, which must be what it was written with."""
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"a file of the export cannot be read ({error.strerror})", path=str(path)) from None
     if of_bytes(data) != digest:
         raise DataError("the file is not what it was exported with", path=str(path))
     return data

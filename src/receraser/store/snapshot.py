@@ -7,15 +7,15 @@ shard that has not changed keep their names and are not written again. The whole
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from receraser.config import EngineConfig
+from receraser.config import EngineConfig, check_parts
 from receraser.data.interactions import Interactions
-from receraser.errors import StoreError
+from receraser.errors import StoreError, UsageError
 from receraser.partition.partition import Partition, Shard
 from receraser.state import FittedShard, State
 from receraser.store.directory import DirectoryStore
@@ -47,7 +47,7 @@ class Snapshot:
 
 def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool = False) -> None:
     """Publish a snapshot as the content of a store, whose lock is held; what was there is destroyed, or kept."""
-    state = snapshot.state
+    state = replace(snapshot.state, kept_old=keep_old and store.exists())
     sizes: dict[str, int] = {}
 
     def put(data: bytes) -> str:
@@ -90,13 +90,14 @@ def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool 
 
 
 def _kept_files(store: DirectoryStore, one: FittedShard, sizes: dict[str, int]) -> Mapping[str, str | None] | None:
-    """Return the files of a shard that lie in this store already, as they were read from it; None where they do not."""
+    """Return the files of a shard that lie in this store already and are intact; None where they do not."""
     if one.files is None:
         return None
-    found = {name: store.size(name) for name in one.files.values() if name is not None}
-    if any(size is None for size in found.values()):
+    try:
+        found = {name: len(store.get(name)) for name in one.files.values() if name is not None}
+    except StoreError:  # another store than the one it was read from, or damaged since
         return None
-    sizes.update({name: size for name, size in found.items() if size is not None})
+    sizes.update(found)
     return one.files
 
 
@@ -111,6 +112,8 @@ def read_snapshot(store: DirectoryStore) -> Snapshot:
             if newer == manifest:
                 raise
             manifest = newer  # somebody published meanwhile, and destroyed what we were reading
+        except UsageError as error:
+            raise StoreError(f"the store in {store.path} was not made by this version: {error}") from None
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             reason = f"{type(error).__name__} {error}"
             raise StoreError(
@@ -130,6 +133,7 @@ def _snapshot(store: DirectoryStore, manifest: Mapping[str, object]) -> Snapshot
         return data
 
     config = EngineConfig(**_typed(manifest, "config", dict))
+    check_parts(config)
     listed: list[Mapping[str, object]] = _typed(manifest, "shards", list)
     shards = [_shard(config, number, one, get) for number, one in enumerate(listed)]
     train, of_train = _union([one.shard.train for one in shards])
@@ -151,12 +155,14 @@ def _snapshot(store: DirectoryStore, manifest: Mapping[str, object]) -> Snapshot
         aggregate={} if aggregate["file"] is None else decode_tensors(get(_typed(aggregate, "file", str))),
         environment=_typed(manifest, "environment", dict),
         inherited=_typed(manifest, "inherited", bool),
-        kept_old=manifest.get("previous") is not None,
+        kept_old=manifest["previous"] is not None and bool(_typed(manifest, "previous", dict)),
         aggregate_facts=_typed(aggregate, "facts", dict),
         seconds=_typed(manifest, "seconds", dict),
     )
     if unread:
         raise ValueError("files that nothing refers to")
+    if manifest["level"] != state.level:
+        raise ValueError("the level")
     _check_digest(state.digest, _typed(manifest, "digest", str))
     pseudonyms = _typed(manifest, "pseudonyms", dict)
     return Snapshot(state, titles, _typed(pseudonyms, "key_check", str), _typed(pseudonyms, "public_key", bool))

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from receraser.aggregation.registry import AGGREGATIONS
+from receraser.config import EngineConfig, part_settings, resolve
+from receraser.execution.task import run_task
+from receraser.execution.toys import toy_aggregation, toy_partition, toy_submodel
+from receraser.models.registry import MODELS
+from receraser.partition.registry import PARTITIONS
+
+
+def test_a_toy_has_the_settings_of_the_real_thing_but_for_the_passes() -> None:
+    toy = toy_submodel("wmf", {"dim": 64, "n_sweeps": 8, "n_epochs": 200, "solver": "als"})
+    assert toy.settings["hyperparameters"] == {"dim": 64, "n_sweeps": 2, "n_epochs": 2, "solver": "als"}
+    assert toy_submodel("bpr", {"n_epochs": 1}).settings["hyperparameters"] == {"n_epochs": 1}
+    assert len(toy.tables["train"]) < 10
+    assert "valid" in toy.tables, "validation is compiled too"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_submodels_in_miniature(name: str) -> None:
+    config = resolve(EngineConfig(model=name, device="cpu"))
+    result = run_task(toy_submodel(*part_settings(config, "model")))
+    assert result.arrays["user_vectors"].shape[1] == config.hyperparameters["dim"]
+    assert result.seconds < 5
+
+
+@pytest.mark.parametrize("name", [name for name, one in PARTITIONS.items() if one.remembers_data])
+def test_partitions_in_miniature(name: str) -> None:
+    config = resolve(EngineConfig(partition=name, device="cpu"))
+    result = run_task(toy_partition(*part_settings(config, "partition")))
+    assert len(result.arrays["train"]) == 4
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", [name for name, one in AGGREGATIONS.items() if one.learns])
+def test_aggregations_in_miniature(name: str, model: str) -> None:
+    config = resolve(EngineConfig(aggregation=name, model=model, device="cpu"))
+    result = run_task(toy_aggregation(*part_settings(config, "aggregation"), *part_settings(config, "model")))
+    assert result.facts["epochs"] == 2
