@@ -7,7 +7,6 @@ them notice; and a fresh process that never saw the person ends up with the very
 from __future__ import annotations
 
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,8 +21,9 @@ from receraser.cli.console import Bar, count, print_json, print_table, say
 if TYPE_CHECKING:
     from receraser.data.films import FilmWorld
     from receraser.data.splits import Split
-    from receraser.engine import Engine
+    from receraser.engine import Engine, ForgetReport
     from receraser.execution.local import LocalExecutor
+    from receraser.state import ShardReport
 
 __all__ = ["demo"]
 
@@ -67,6 +67,7 @@ def _tell(folder: Path, as_json: bool) -> None:
     from receraser.cli.picture import draw_forgetting
     from receraser.data.films import films
     from receraser.data.splits import random_split
+    from receraser.engine import Engine
     from receraser.errors import StoreError
     from receraser.execution.local import LocalExecutor
     from receraser.store.directory import DirectoryStore
@@ -86,55 +87,54 @@ def _tell(folder: Path, as_json: bool) -> None:
         say(f"2. Fit: BPR in {_SHARDS} shards of similar people (ubp), put together by attention, in worker processes.")
         engine = _fit(world, parts, executor)
         engine.save(store)
-        fitted, before = dict(engine.seconds), _measure(engine, parts)
-        fit_seconds = sum(fitted.values())
-        say(f"   {fit_seconds:.1f} s; the largest shard has {engine.balance:.2f} times the mean; in {store}\n")
+        before = _moment(engine, parts, world)
+        say(f"   {before.seconds:.1f} s; the largest shard has {engine.balance:.2f} times the mean; in {store}\n")
 
         say(f"3. Recommendations for {story.person}, one of the taste group {story.group!r}.")
-        lists = _lists(engine, world)
-        _show(world, lists[story.person], as_json)
+        _show(world, before.lists[story.person], as_json)
 
         say(f"\n4. {story.person} asks to be forgotten.")
-        report, forget_seconds = _forget(store, story, executor)
-        after = _after(store, parts, world)
+        report, seconds = _forget(store, story, executor)
+    after = _moment(Engine.load(store), parts, world, seconds)
+
     say(f"\n5. What others see: {len(story.friends)} people of the same circle, before and after.")
-    shares = _unchanged(world, story, lists, after.lists)
-    _compare(world, story, lists, after.lists, as_json)
+    shares = _stayed(world, story, before.lists, after.lists)
+    _compare(world, story, before.lists, after.lists, as_json)
     told = ", ".join(f"{who} {share:.0%}" for who, share in shares.items())
     say(f"   Of {_LIST} recommended films there stayed: {told}.")
 
     say("\n6. A fresh process that is handed the survivors only: the same bits?")
-    same, fresh_seconds = _fresh(store, folder)
+    same = _fresh_digest(store, folder) == after.digest
     say(f"   {'yes' if same else 'NO'}: digest {after.digest}")
+
     picture = folder / "forgetting.png"
-    draw_forgetting(picture, report.sizes, report.shards, fit_seconds, forget_seconds, shares)
+    sizes = [shard.rows for shard in after.shards]
+    draw_forgetting(picture, sizes, report.shards_retrained, before.seconds, after.seconds, shares)
     say("\n7. In numbers")
-    table = [[name, f"{before[name]:.4f}", f"{after.metrics[name]:.4f}"] for name in _METRICS]
-    table += [["recall@20 by popularity", *(f"{one['popularity']:.4f}" for one in (before, after.metrics))]]
-    table += [["seconds (fit; forget)", f"{fit_seconds:.2f}", f"{forget_seconds:.2f}"]]
     if as_json:
+        told_of_person = [{"item": one, "title": world.titles[one]} for one in before.lists[story.person]]
         print_json(
             {
                 "digest": after.digest,
                 "level": after.level,
                 "refit_equal": same,
                 "person": story.person,
-                "rows_removed": report.rows,
-                "shards_retrained": report.shards,
-                "recommendations": [{"item": one, "title": world.titles[one]} for one in lists[story.person]],
-                "before": before,
+                "rows_removed": report.rows_removed,
+                "shards_retrained": list(report.shards_retrained),
+                "recommendations": told_of_person,
+                "before": before.metrics,
                 "after": after.metrics,
-                "lists_unchanged": shares,
-                "seconds": {"fit": fit_seconds, "forget": forget_seconds, "fresh fit": fresh_seconds},
+                "stayed": shares,
+                "seconds": {"fit": before.seconds, "forget": after.seconds},
                 "picture": str(picture),
             }
         )
     else:
-        print_table(["", "before", "after"], table)
+        _print_numbers(before, after)
     say(
-        f"   Level {after.level}: every weight is that of a fresh fit, given the shard of each row; those were assigned while"
+        f"   Level {after.level}: every weight is that of a fresh fit, given the shard of each row. Those were assigned"
     )
-    say("   the person was there. `receraser rebuild` assigns them anew; with --partition hash there is no need to.")
+    say("   while the person was there; `receraser rebuild` assigns them anew, and --partition hash has no need to.")
     say(f"   A picture of it: {picture}")
     if not same:
         raise typer.Exit(1)
@@ -161,7 +161,7 @@ def _fit(world: FilmWorld, parts: Split, executor: LocalExecutor) -> Engine:
     engine = Engine(
         model=BPR(dim=32, n_epochs=20),
         partitioner=UBP(n_shards=_SHARDS, dim=32),
-        aggregator=Attention(n_epochs=8, batch_size=4096, n_negatives=8, optimizer="adam", learning_rate=0.01),
+        aggregator=Attention(n_epochs=8, batch_size=4096, learning_rate=0.01),
         seed=_SEED,
         executor=executor,
     )
@@ -171,30 +171,36 @@ def _fit(world: FilmWorld, parts: Split, executor: LocalExecutor) -> Engine:
     return engine
 
 
-def _measure(engine: Engine, parts: Split) -> dict[str, float]:
-    """Return the metrics of the engine, and what recommending the popular films would reach."""
+@dataclass(frozen=True)
+class _Moment:
+    """The engine before or after: how long it took to get there, how good it is, what it recommends to everybody."""
+
+    digest: str
+    level: str
+    seconds: float
+    shards: list[ShardReport]
+    metrics: dict[str, float]
+    lists: dict[str, list[str]]
+
+
+def _moment(engine: Engine, parts: Split, world: FilmWorld, seconds: float | None = None) -> _Moment:
     from receraser.evaluation import evaluate
     from receraser.models.popularity import Popularity
 
     popular = evaluate(Popularity().fit(parts.train), parts.train, parts.test, at=(20,)).metrics["recall@20"]
-    found = engine.evaluate(parts.test, at=(20,)).metrics
-    return {"popularity": popular} | {name: found[name] for name in _METRICS}
-
-
-def _lists(engine: Engine, world: FilmWorld) -> dict[str, list[str]]:
-    """Return the films recommended to everybody."""
+    metrics = engine.evaluate(parts.test, at=(20,)).metrics
     found = engine.recommend(list(world.interactions.users), k=_LIST)
-    return {name: [one.item for one in best] for name, best in found.items()}
+    return _Moment(
+        digest=engine.digest,
+        level=engine.level,
+        seconds=sum(engine.seconds.values()) if seconds is None else seconds,
+        shards=engine.shards,
+        metrics={name: metrics[name] for name in _METRICS} | {"recall@20 by popularity": popular},
+        lists={name: [one.item for one in best] for name, best in found.items()},
+    )
 
 
-@dataclass(frozen=True)
-class _Forgotten:
-    rows: int
-    shards: list[int]
-    sizes: list[int]
-
-
-def _forget(store: Path, story: _Story, executor: LocalExecutor) -> tuple[_Forgotten, float]:
+def _forget(store: Path, story: _Story, executor: LocalExecutor) -> tuple[ForgetReport, float]:
     """Forget the person, as the command `receraser forget` does."""
     from receraser.engine import Engine
 
@@ -210,26 +216,10 @@ def _forget(store: Path, story: _Story, executor: LocalExecutor) -> tuple[_Forgo
     say(f"   Forgotten in {seconds:.1f} s ({stages}); the old state is destroyed.")
     gone = not engine.knows(story.person) and not engine.recommend([story.person])[story.person]
     say(f"   Asked for again, {story.person} is {'unknown' if gone else 'STILL KNOWN'} to the store.")
-    sizes = [shard.rows for shard in engine.shards]
-    return _Forgotten(report.rows_removed, list(report.shards_retrained), sizes), seconds
+    return report, seconds
 
 
-@dataclass(frozen=True)
-class _After:
-    digest: str
-    level: str
-    metrics: dict[str, float]
-    lists: dict[str, list[str]]
-
-
-def _after(store: Path, parts: Split, world: FilmWorld) -> _After:
-    from receraser.engine import Engine
-
-    engine = Engine.load(store)
-    return _After(engine.digest, engine.level, _measure(engine, parts), _lists(engine, world))
-
-
-def _unchanged(
+def _stayed(
     world: FilmWorld, story: _Story, before: dict[str, list[str]], after: dict[str, list[str]]
 ) -> dict[str, float]:
     """Return the share of recommended films that stayed, by how near people are to the person."""
@@ -273,13 +263,16 @@ def _few(titles: Sequence[str]) -> str:
     return f"{shown}; and {len(titles) - 2} more" if len(titles) > 2 else shown
 
 
-def _fresh(store: Path, folder: Path) -> tuple[bool, float]:
-    """Export the survivors, fit them from nothing in new processes, and compare digests."""
+def _fresh_digest(store: Path, folder: Path) -> str:
+    """Export the survivors, fit them from nothing in new processes, and return the digest of that."""
     from receraser.engine import Engine
 
-    held = Engine.load(store)
-    held.export(folder / "export")
-    started = time.perf_counter()
+    Engine.load(store).export(folder / "export")
     with Bar("starting fresh workers") as bar:
-        fresh = Engine.fit_export(folder / "export", progress=bar.update)
-    return fresh.digest == held.digest, time.perf_counter() - started
+        return Engine.fit_export(folder / "export", progress=bar.update).digest
+
+
+def _print_numbers(before: _Moment, after: _Moment) -> None:
+    rows = [[name, f"{before.metrics[name]:.4f}", f"{after.metrics[name]:.4f}"] for name in before.metrics]
+    rows.append(["seconds to get there", f"{before.seconds:.2f}", f"{after.seconds:.2f}"])
+    print_table(["", "before (fit)", "after (forget)"], rows)

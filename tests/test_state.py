@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from receraser.aggregation.weighted import WeightedSum
+from receraser.config import EngineConfig
+from receraser.data.ids import IdMap
+from receraser.data.interactions import Histories, Interactions
+from receraser.partition.partition import Landmarks, Shard
+from receraser.partition.registry import PARTITIONS
+from receraser.state import FittedShard, ShardReport, State
+from tests.store.conftest import CONFIG, SHARDS, fitted_shard, state_of
+
+STATE = state_of("a")
+LANDMARKS = STATE.partition.landmarks
+assert LANDMARKS is not None
+
+
+def with_partition(**changes: Any) -> State:
+    return replace(STATE, partition=replace(STATE.partition, **changes))
+
+
+def with_landmarks(**changes: Any) -> State:
+    assert LANDMARKS is not None
+    return with_partition(landmarks=replace(LANDMARKS, **changes))
+
+
+def with_shard(change: Callable[[FittedShard], FittedShard], number: int = 0) -> State:
+    shards = list(STATE.shards)
+    shards[number] = change(shards[number])
+    return replace(STATE, shards=shards)
+
+
+def with_config(**changes: Any) -> State:
+    """Another configuration, of the state and of its shards."""
+    config = replace(CONFIG, **changes)
+    return replace(STATE, config=config, shards=[replace(one, config=config) for one in STATE.shards])
+
+
+def moved(one: FittedShard) -> FittedShard:
+    """A single weight, by the least that a float can differ."""
+    state = {name: array.copy() for name, array in one.model.state().items()}
+    state["item_vectors"][0, 0] = np.nextafter(state["item_vectors"][0, 0], np.float32(np.inf))  # type: ignore[type-var]
+    return FittedShard.of(one.config, one.shard, state, facts=one.facts, seconds=one.seconds)
+
+
+def one_more(rows: Interactions | None) -> Interactions:
+    assert rows is not None
+    return Interactions.union([rows, Interactions.from_pairs([("x", "a-item0")])])
+
+
+def flipped(shards: np.ndarray | None) -> np.ndarray:
+    assert shards is not None
+    other = shards.copy()
+    other[0] = 2
+    return other
+
+
+CHANGES: dict[str, Callable[[], State]] = {
+    "a training row": lambda: replace(STATE, train=one_more(STATE.train)),
+    "a validation row": lambda: replace(STATE, valid=one_more(STATE.valid)),
+    "no validation rows": lambda: replace(STATE, valid=None),
+    "no validation rows, but said so": lambda: replace(STATE, valid=Interactions.empty()),
+    "where a row lives": lambda: with_partition(train=flipped(STATE.partition.train)),
+    "where a validation row lives": lambda: with_partition(valid=flipped(STATE.partition.valid)),
+    "no landmarks": lambda: with_partition(landmarks=None),
+    "an anchor": lambda: with_landmarks(anchors=np.full((SHARDS, 2), 97.5)),
+    "a landmark": lambda: with_landmarks(vectors=np.full((4, 2), 98, dtype=np.float32)),
+    "whose landmark it is": lambda: with_landmarks(ids=IdMap([*STATE.train.items.ids[:3], "other"])),
+    "the seed": lambda: with_config(seed=4),
+    "the model": lambda: with_config(model="bpr", hyperparameters={}),
+    "a hyperparameter": lambda: with_config(hyperparameters=dict(CONFIG.hyperparameters) | {"patience": 11}),
+    "the method": lambda: with_config(method="other"),
+    "the partition": lambda: with_config(partition="ibp"),
+    "a setting of the partition": lambda: with_config(partition_settings={"slack": 1.5}),
+    "the aggregation": lambda: with_config(aggregation="mean"),
+    "a setting of the aggregation": lambda: with_config(aggregation_settings={"n_epochs": 1}),
+    "the device": lambda: with_config(device="cuda"),
+    "the number of shards": lambda: with_config(shards=4),
+    "a weight": lambda: with_shard(moved),
+    "a weight of another shard": lambda: with_shard(moved, 1),
+    "a row of a shard": lambda: with_shard(
+        lambda one: fitted_shard(Shard(0, one_more(one.shard.train), one.shard.valid), 97.0)
+    ),
+    "a validation row of a shard": lambda: with_shard(
+        lambda one: replace(one, shard=replace(one.shard, valid=one_more(one.shard.valid)))
+    ),
+    "two shards exchanged": lambda: replace(
+        STATE,
+        shards=[
+            replace(STATE.shards[1], shard=replace(STATE.shards[1].shard, id=0)),
+            replace(STATE.shards[0], shard=replace(STATE.shards[0].shard, id=1)),
+            STATE.shards[2],
+        ],
+    ),
+    "what the aggregation learned": lambda: replace(STATE, aggregate={"weights": np.ones(3, dtype=np.float32)}),
+    "nothing learned": lambda: replace(STATE, aggregate={}),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_whatever_is_part_of_the_model_changes_the_digest(what: str) -> None:
+    assert CHANGES[what]().digest != STATE.digest
+
+
+def test_no_two_changes_look_alike() -> None:
+    assert len({change().digest for change in CHANGES.values()}) == len(CHANGES)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"environment": {"python": "4"}},
+        {"inherited": True},
+        {"kept_old": True},
+        {"aggregate_facts": {}},
+        {"seconds": {}},
+        {"shards": [replace(one, facts={}, seconds=9.0, files={"train": "x"}) for one in STATE.shards]},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_what_is_only_told_does_not(changes: dict[str, Any]) -> None:
+    assert replace(STATE, **changes).digest == STATE.digest
+
+
+def test_every_field_is_either_digested_or_only_told() -> None:
+    """Whoever adds a field decides on which side it is."""
+    digested = {"config", "train", "valid", "partition", "shards", "aggregate"}
+    told = {"environment", "inherited", "kept_old", "aggregate_facts", "seconds"}
+    assert {spec.name for spec in dataclasses.fields(State)} == digested | told
+
+
+def test_equal_content_has_one_digest() -> None:
+    state_of.cache_clear()
+    assert state_of("a") is not STATE
+    assert state_of("a").digest == STATE.digest
+
+
+# ---------------------------------------------------------------------- levels
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize("inherited", [False, True])
+@pytest.mark.parametrize("kept_old", [False, True])
+def test_levels(partition: str, inherited: bool, kept_old: bool) -> None:
+    """L1 where an assignment that looked at rows outlived some of them; L2 where an old state was kept; else L3."""
+    config = replace(CONFIG, partition=partition)
+    state = replace(STATE, config=config, inherited=inherited, kept_old=kept_old)
+    if inherited and partition in ("ubp", "ibp", "inbp", "bekm", "blpa"):
+        assert state.level == "L1"
+    else:
+        assert state.level == ("L2" if kept_old else "L3")
+
+
+def test_partitions_that_look_at_no_data() -> None:
+    assert {name for name, one in PARTITIONS.items() if not one.remembers_data} == {"whole", "hash", "random"}
+
+
+# ---------------------------------------------------------------------- shards and scores
+
+
+def test_a_shard_in_numbers() -> None:
+    one = STATE.shards[0]
+    train = one.shard.train
+    assert one.report == ShardReport(0, len(train), len(train.users), len(train.items), one.report.digest)
+    assert (STATE.shards[2].report.rows, STATE.shards[2].report.users) == (0, 0)
+
+
+def test_a_shards_digest_does_not_depend_on_the_others() -> None:
+    """Nor on anything of the configuration but its model, its hyperparameters and its seed."""
+    one = STATE.shards[0]
+    for changes in ({"aggregation": "mean"}, {"partition": "hash"}, {"shards": 9}, {"method": "x"}):
+        assert replace(one, config=replace(CONFIG, **changes)).report == one.report
+    for other in (
+        replace(one, config=replace(CONFIG, seed=9)),
+        replace(one, config=replace(CONFIG, hyperparameters=dict(CONFIG.hyperparameters) | {"n_sweeps": 9})),
+        moved(one),
+    ):
+        assert other.report.digest != one.report.digest
+
+
+def test_a_fitted_shard_is_a_model_of_its_rows() -> None:
+    one = STATE.shards[0]
+    assert one.model.users_ == one.shard.train.users
+    assert one.model.items_ == one.shard.train.items
+    assert one.model.name == "wmf"
+    assert one.model.dim == 2
+
+
+def test_the_scorer_is_the_submodels_put_together() -> None:
+    scorer = STATE.scorer
+    assert isinstance(scorer, WeightedSum)
+    assert scorer is STATE.scorer, "put together once"
+    people = Histories.of(STATE.train.users.ids, STATE.train, scorer.items_)
+    expected = torch.zeros((6, 4))
+    for one in STATE.shards[:2]:
+        rows = STATE.train.users.indices(one.model.users_)
+        expected[rows] += 97.0 * torch.from_numpy(one.model.user_vectors_ @ one.model.item_vectors_.T)
+    assert torch.allclose(scorer.scores(people), expected)
+
+
+def test_a_state_without_shards_but_one() -> None:
+    """The whole table in one shard: the submodel is the scorer."""
+    config = replace(CONFIG, partition="whole", aggregation="alone", shards=1, aggregation_settings={})
+    one = fitted_shard(Shard(0, STATE.train, None), 1.0, config)
+    partition = replace(STATE.partition, n_shards=1, train=np.zeros_like(STATE.partition.train), valid=None)
+    state = State(config, STATE.train, None, partition, [one], {}, {})
+    assert state.scorer is one.model
+    assert state.level == "L3"
+
+
+def test_landmarks_of_the_dead_are_gone() -> None:
+    """What the digest then covers is what is left."""
+    assert LANDMARKS is not None
+    alive = IdMap(STATE.train.items.ids[1:])
+    left = LANDMARKS.among(alive)
+    assert left.ids == alive
+    assert isinstance(left, Landmarks)
+    assert with_partition(landmarks=left).digest != STATE.digest
+    assert EngineConfig() != CONFIG
