@@ -30,7 +30,7 @@ LAYERS: list[list[str]] = [
     ["aggregation", "erasure"],
     ["execution", "config"],
     ["state"],
-    ["fitting", "store"],
+    ["fitting", "changes", "serving", "store"],
     ["engine"],
     ["cli"],
     ["__main__"],

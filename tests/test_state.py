@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from receraser.aggregation.weighted import WeightedSum
-from receraser.config import EngineConfig
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Histories, Interactions
-from receraser.partition.partition import Landmarks, Shard
+from receraser.partition.partition import Shard
 from receraser.partition.registry import PARTITIONS
 from receraser.state import FittedShard, ShardReport, State
 from tests.store.conftest import CONFIG, SHARDS, fitted_shard, state_of
@@ -214,14 +213,3 @@ def test_a_state_without_shards_but_one() -> None:
     state = State(config, STATE.train, None, partition, [one], {}, {})
     assert state.scorer is one.model
     assert state.level == "L3"
-
-
-def test_landmarks_of_the_dead_are_gone() -> None:
-    """What the digest then covers is what is left."""
-    assert LANDMARKS is not None
-    alive = IdMap(STATE.train.items.ids[1:])
-    left = LANDMARKS.among(alive)
-    assert left.ids == alive
-    assert isinstance(left, Landmarks)
-    assert with_partition(landmarks=left).digest != STATE.digest
-    assert EngineConfig() != CONFIG

@@ -20,10 +20,16 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 from receraser import seeds
+from receraser.aggregation.attention import Attention
+from receraser.aggregation.mean import Mean
+from receraser.aggregation.static import Static
 from receraser.data.interactions import Histories, Interactions
+from receraser.engine import Engine
 from receraser.evaluation import RankingTask, evaluate
+from receraser.execution.local import LocalExecutor
 from receraser.fingerprint import of_tensors
 from receraser.models.registry import make_model
+from receraser.partition.hashed import Hashed
 from receraser.ranking import top_k
 from receraser.training.batches import Triples
 from receraser.training.least_squares import Problem
@@ -150,6 +156,34 @@ def check_model(name: str, **settings: object) -> str:
     return f"same bits; ndcg@20 {quality[0]:.4f} cpu, {quality[1]:.4f} cuda; {seconds[2]:.2f} s"
 
 
+def check_forget(model: str, **settings: object) -> str:
+    """A forget on the device gives the digest of a fresh fit on the survivors, in other workers."""
+    rows = world(200, 120)
+    gone = rows.users.ids[:3]
+    left = rows.take(~np.isin(rows.user_index, rows.users.indices(gone)))
+    held = seeds.uniform(seeds.derive(1, "held out"), np.arange(len(left))) < 0.1
+    train, valid = left.take(~held), left.take(held)
+    own = rows.without(left)
+    seconds = []
+    for aggregator in (Mean(), Static(n_epochs=2), Attention(n_epochs=3, validate_every=1, batch_size=256)):
+        digests = []
+        for table in (Interactions.union([train, own]), train):
+            with LocalExecutor(2) as executor:
+                engine = Engine(
+                    model=make_model(model, {"dim": 16, "device": "cuda", **settings}),
+                    partitioner=Hashed(n_shards=3),
+                    aggregator=aggregator,
+                    seed=5,
+                    executor=executor,
+                ).fit(table, valid=valid)
+                if table is not train:
+                    engine.forget(gone)
+                    seconds.append(sum(engine.seconds.values()))
+                digests.append(engine.digest)
+        assert digests[0] == digests[1], f"{aggregator.name}: forget and fresh fit differ"
+    return f"mean, static, attention equal to a fresh fit; forget {max(seconds):.2f} s"
+
+
 CHECKS: dict[str, Callable[[], str]] = {
     "draws": check_draws,
     "batches": check_batches,
@@ -161,7 +195,11 @@ CHECKS: dict[str, Callable[[], str]] = {
     "wmf": lambda: check_model("wmf"),
     "wmf, adagrad": lambda: check_model("wmf", solver="adagrad", n_epochs=30),
     "bpr": lambda: check_model("bpr", n_epochs=40, batch_size=256),
+    "bpr, validated at once": lambda: check_model("bpr", n_epochs=40, batch_size=256, validate_every=1),
     "lightgcn": lambda: check_model("lightgcn", n_epochs=30, batch_size=512, learning_rate=0.01),
+    "forget wmf": lambda: check_forget("wmf"),
+    "forget bpr": lambda: check_forget("bpr", n_epochs=4, batch_size=256, validate_every=1),
+    "forget lightgcn": lambda: check_forget("lightgcn", n_epochs=4, batch_size=256),
 }
 
 

@@ -22,17 +22,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-import torch
-
 from receraser import settings
+from receraser.changes import Change, joined, without
 from receraser.config import EngineConfig, resolve
 from receraser.data.ids import IdMap, id_text, key_check, pseudonyms
-from receraser.data.interactions import Histories, Interactions
-from receraser.erasure.plan import Plan, estimated_seconds, plan
+from receraser.data.interactions import Interactions
+from receraser.erasure.plan import estimated_seconds, plan
 from receraser.erasure.request import ForgetRequest
 from receraser.errors import KeyMismatchError, UsageError
-from receraser.evaluation import SCORE_BLOCK, Evaluation, evaluate
+from receraser.evaluation import Evaluation, evaluate
 from receraser.fitting import Fitting
 from receraser.keys import PUBLIC_KEY
 from receraser.models.factors import FactorModel
@@ -40,21 +38,13 @@ from receraser.models.wmf import WMF
 from receraser.partition.partition import Embeddings, Partition
 from receraser.partition.registry import PARTITIONS
 from receraser.protocols import Aggregator, Executor, Partitioner, Progress
-from receraser.ranking import top_k
+from receraser.serving import Recommendation, best_items, histories_of
 from receraser.state import ShardReport, State
 from receraser.store.directory import DirectoryStore
 from receraser.store.export import Export, read_export, write_export
 from receraser.store.snapshot import Snapshot, read_snapshot, write_snapshot
 
 __all__ = ["AddReport", "Engine", "ForgetReport", "Recommendation"]
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """One recommended item and its score (higher is better; comparable within one user's list only)."""
-
-    item: str
-    score: float
 
 
 @dataclass(frozen=True)
@@ -277,42 +267,21 @@ class Engine:
             unknown=planned.unknown.renamed(outside),
             users_left_empty=planned.users_left_empty,
             items_left_empty=planned.items_left_empty,
-            estimated_seconds=self._estimated(planned.shards),
+            estimated_seconds=_estimated(state, planned.shards),
         )
         self.seconds = {}
         if planned.shards and not dry_run:
-            self._fitted = self._without(planned, progress)
+            with self._fitting(len(planned.shards), progress, partitions=False) as fitting:
+                self._fitted = self._changed(fitting, without(state, planned))
             self.titles = self._titles()
         return report
 
-    def _without(self, planned: Plan, progress: Progress | None) -> State:
-        """Return the state without the rows of a plan."""
+    def _changed(self, fitting: Fitting, change: Change) -> State:
+        """Return the state after a change; shards that it does not affect keep their submodels."""
         state = self._state()
-        train = state.train.take(~planned.train_rows)
-        valid, of_valid = state.valid, state.partition.valid
-        if valid is not None and of_valid is not None and planned.valid_rows is not None:
-            valid, of_valid = valid.take(~planned.valid_rows), of_valid[~planned.valid_rows]
-        landmarks = state.partition.landmarks
-        if landmarks is not None:
-            of_users = PARTITIONS[state.config.partition].landmarks_of == "users"
-            landmarks = landmarks.among(train.users if of_users else train.items)
-        partition = Partition(state.config.shards, state.partition.train[~planned.train_rows], of_valid, landmarks)
-        return self._retrained(train, valid, partition, planned.shards, progress)
-
-    def _retrained(
-        self,
-        train: Interactions,
-        valid: Interactions | None,
-        partition: Partition,
-        affected: Sequence[int],
-        progress: Progress | None,
-    ) -> State:
-        """Return the state of these rows; shards that were not affected keep their submodels."""
-        state = self._state()
-        kept = {one.shard.id: one for one in state.shards if one.shard.id not in affected}
-        with self._fitting(len(affected), progress, partitions=False) as fitting:
-            fitting.check_environment(state.environment)
-            return fitting.state(train, valid, partition, kept=kept, inherited=True)
+        fitting.check_environment(state.environment)
+        kept = {one.shard.id: one for one in state.shards if one.shard.id not in change.affected}
+        return fitting.state(change.train, change.valid, change.partition, kept=kept, inherited=True)
 
     def add(self, interactions: Interactions, *, dry_run: bool = False, progress: Progress | None = None) -> AddReport:
         """Take new rows in; only the shards they join are retrained, from nothing.
@@ -326,32 +295,12 @@ class Engine:
         self.seconds = {}
         if not len(new):
             return AddReport(0, len(rows), 0, (), 0.0)
-        with self._fitting(1, progress, partitions=False) as fitting:
-            shards = fitting.place(new, state.train, state.partition)
-        train = Interactions.union([state.train, new])
-        of_train = np.empty(len(train), dtype=np.int32)
-        of_train[train.positions(state.train)] = state.partition.train
-        of_train[train.positions(new)] = shards
-        affected = set(shards.tolist())
-        valid, of_valid, moved = state.valid, state.partition.valid, 0
-        if valid is not None and of_valid is not None:
-            both = valid.holds(new)
-            affected |= set(of_valid[both].tolist())
-            valid, of_valid, moved = valid.take(~both), of_valid[~both], int(both.sum())
-        touched = tuple(sorted(affected))
-        report = AddReport(len(new), len(rows) - len(new), moved, touched, self._estimated(touched))
-        if not dry_run:
-            placed = self.seconds
-            partition = Partition(state.config.shards, of_train, of_valid, state.partition.landmarks)
-            self._fitted = self._retrained(train, valid, partition, touched, progress)
-            self.seconds = placed | self.seconds
-        return report
-
-    def _estimated(self, shards: Sequence[int]) -> float | None:
-        """Return about how long it takes to retrain some shards."""
-        state = self._state()
-        by_shard = [one.seconds for one in state.shards]
-        return estimated_seconds(shards, by_shard, state.seconds.get("aggregate"), len(os.sched_getaffinity(0)))
+        with self._fitting(state.config.shards, progress, partitions=False) as fitting:
+            change = joined(state, new, fitting.place(new, state.train, state.partition))
+            if not dry_run:
+                self._fitted = self._changed(fitting, change)
+        moved = 0 if state.valid is None or change.valid is None else len(state.valid) - len(change.valid)
+        return AddReport(len(new), len(rows) - len(new), moved, change.affected, _estimated(state, change.affected))
 
     # ------------------------------------------------------------------ recommend, evaluate
 
@@ -373,28 +322,10 @@ class Engine:
         if isinstance(users, str) or isinstance(items, str):
             raise UsageError("users and items are lists of ids, not one text; as in recommend(users=['u1'])")
         names = [id_text(user) for user in users]
-        histories = self._histories(names, items)
+        stranger = None if items is None else [id_text(item) for item in items]
+        histories = histories_of(state, pseudonyms(names, self._own_key()), stranger)
         names += [""] if items is not None else []
-        answer: dict[str, list[Recommendation]] = {}
-        for start in range(0, len(names), SCORE_BLOCK):
-            block = histories.part(start, min(start + SCORE_BLOCK, len(names)))
-            lists = self._best(block, min(k, len(state.scorer.items_)), exclude_seen=exclude_seen)
-            answer |= dict(zip(names[start:], lists, strict=False))
-        return answer
-
-    def _best(self, histories: Histories, k: int, *, exclude_seen: bool) -> list[list[Recommendation]]:
-        """Return the lists of one block of users; an empty one for a user without rows."""
-        scorer = self._state().scorer
-        if not len(scorer.items_):
-            return [[] for _ in histories.users]
-        scores = scorer.scores(histories)  # (n, n_items)
-        best = top_k(scores, k, exclude=self._seen_cells(histories, scores.device) if exclude_seen else None)
-        values = scores.gather(1, best.clamp(min=0)).tolist()
-        known = np.diff(histories.indptr) > 0
-        return [
-            [Recommendation(scorer.items_.ids[i], v) for i, v in zip(row, own, strict=True) if i >= 0] if there else []
-            for row, own, there in zip(best.tolist(), values, known.tolist(), strict=True)
-        ]
+        return dict(zip(names, best_items(state, histories, k, exclude_seen=exclude_seen), strict=True))
 
     @property
     def items(self) -> IdMap:
@@ -404,26 +335,6 @@ class Engine:
     def knows(self, user: str | int) -> bool:
         """Say whether the engine holds training rows of a user."""
         return pseudonyms([id_text(user)], self._own_key())[0] in self._state().train.users
-
-    def _histories(self, names: Sequence[str], items: Sequence[str | int] | None) -> Histories:
-        state = self._state()
-        vocabulary = state.scorer.items_
-        known = Histories.of(pseudonyms(names, self._own_key()), state.train, vocabulary)
-        if items is None:
-            return known
-        lists = [known.item_index[known.indptr[i] : known.indptr[i + 1]] for i in range(len(known))]
-        stranger = vocabulary.indices(id_text(item) for item in items)
-        return Histories.from_lists([*known.users, ""], [*lists, stranger])
-
-    def _seen_cells(self, histories: Histories, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the cells not to be recommended: rows trained on, and rows held for validation."""
-        state = self._state()
-        tables = [histories]
-        if state.valid is not None:
-            tables.append(Histories.of(histories.users, state.valid, state.scorer.items_))
-        rows = [np.repeat(np.arange(len(one)), np.diff(one.indptr)) for one in tables]
-        cells = np.concatenate(rows), np.concatenate([one.item_index for one in tables])
-        return torch.from_numpy(cells[0]).to(device), torch.from_numpy(cells[1]).to(device)
 
     def evaluate(
         self, test: Interactions, *, at: Sequence[int] = (10, 20, 50), progress: Progress | None = None
@@ -589,6 +500,12 @@ class Engine:
         engine.titles = dict(export.titles)
         given = export.partition if PARTITIONS[export.config.partition].remembers_data else None
         return engine._fit(export.train, export.valid, given, None, progress)
+
+
+def _estimated(state: State, shards: Sequence[int]) -> float | None:
+    """Return about how long it takes to retrain some shards here, by how long it took the last time."""
+    by_shard = [one.seconds for one in state.shards]
+    return estimated_seconds(shards, by_shard, state.seconds.get("aggregate"), len(os.sched_getaffinity(0)))
 
 
 def _own_settings(part: Partitioner | Aggregator) -> dict[str, object]:

@@ -6,6 +6,7 @@ engine's `forget`, so it does not share their mistakes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from receraser.data.ids import IdMap, pseudonyms
 from receraser.data.interactions import Histories, Interactions
 from receraser.engine import Engine, ForgetReport
 from receraser.erasure.request import ForgetRequest
-from receraser.execution.messages import pack_task, unpack_task
+from receraser.execution.messages import pack_result, pack_task, unpack_result, unpack_task
 from receraser.execution.task import Result, Task, run_task
 from receraser.keys import PUBLIC_KEY
 from receraser.methods import METHODS
@@ -41,7 +42,7 @@ SEED = 5
 
 
 class Here:
-    """Runs tasks in this process, one after the other, each unpacked from a message as in a worker.
+    """Runs tasks in this process, one after the other; tasks and results are messages, as with a worker.
 
     Parameters
     ----------
@@ -76,7 +77,8 @@ class Here:
 
     def compute(self, task: Task, progress: Progress | None) -> Result:
         self.ran.append(task)
-        return run_task(unpack_task(*pack_task(task)), progress=progress)
+        meta, arrays = pack_result(run_task(unpack_task(*pack_task(task)), progress=progress))
+        return unpack_result(json.loads(json.dumps(meta)), arrays)
 
     def close(self) -> None:
         pass

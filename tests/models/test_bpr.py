@@ -4,10 +4,8 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
-import torch
 
 from receraser.models.bpr import BPR
-from receraser.models.pairwise import _hardest
 from receraser.protocols import Model
 from tests.contracts.model_contract import FactorModelContract
 from tests.contracts.worlds import random_rows
@@ -54,15 +52,6 @@ def test_weight_decay_keeps_vectors_short() -> None:
     ]
     lengths = [float(np.square(model.item_vectors_).sum()) for model in models]
     assert lengths[0] > 2 * lengths[1] > 4 * lengths[2]
-
-
-def test_of_several_negatives_the_hardest_is_taken() -> None:
-    """The one that scores highest for its user now; of equals, the first."""
-    users = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    items = torch.tensor([[0.0, 3.0], [2.0, 0.0], [1.0, 2.0], [2.0, 1.0]])
-    candidates = torch.tensor([[0, 1, 2], [1, 0, 3], [3, 2, 1]])
-    assert _hardest(users, items, candidates).tolist() == [1, 0, 3]
-    assert _hardest(users, items, candidates[:, 2:]).tolist() == [2, 3, 1]
 
 
 def test_hard_negatives_lift_the_top_of_the_list() -> None:

@@ -76,6 +76,18 @@ def test_users_strangers_and_nobody_in_one_batch() -> None:
     assert torch.equal(scores[2], scores[3]), "what a stranger is called does not matter"
 
 
+def test_only_strangers_are_folded_in_where_that_is_asked_for() -> None:
+    model = fixed()
+    people = batch([history(["a"], model.items_, name=name) for name in ("u", "x", "y")])
+    everybody = model.vectors(people)
+    assert everybody[0].tolist() == [1.0, 0.0]
+    assert everybody[1].any()
+    chosen = model.vectors(people, strangers=np.array([True, False, True]))
+    assert np.array_equal(chosen[[0, 2]], everybody[[0, 2]])
+    assert not chosen[1].any()
+    assert torch.equal(model.scores_of(everybody), model.scores(people))
+
+
 @pytest.mark.parametrize("dim", [1, 5, 17, 64])
 @pytest.mark.parametrize("n_items", [1, 7, 97, 1000])
 def test_a_user_has_the_same_bits_in_every_place_of_a_block(dim: int, n_items: int) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from receraser.data.interactions import Interactions
 from receraser.errors import TrainingError, UsageError
 from receraser.models.factors import initial_vectors
-from receraser.models.wmf import WMF, _NonSampling
+from receraser.models.wmf import WMF
 from receraser.protocols import Model
 from tests.contracts.model_contract import FactorModelContract
 from tests.contracts.worlds import bits, checkerboard, random_rows
@@ -137,19 +137,6 @@ def test_adagrad_comes_close_to_what_least_squares_finds() -> None:
     reached = value(WMF(solver="adagrad", dim=4, n_epochs=300, batch_size=10, learning_rate=0.1, dropout=0.0))
     untrained = value(WMF(solver="adagrad", dim=4, n_epochs=0))
     assert reached - best < 0.05 * (untrained - best)
-
-
-def test_dropout_drops_its_share_and_makes_up_for_it() -> None:
-    rows = random_rows(200, 20, 0.2, seed=6)
-    table = torch.zeros((len(rows.users), 16))
-    masks = []
-    for epoch in (1, 2):
-        trained = _NonSampling(WMF(solver="adagrad", dim=16, dropout=0.25), rows, 1, table, torch.zeros((20, 16)))
-        trained.prepare(epoch)
-        masks.append(trained._mask)
-    assert sorted(set(masks[0].flatten().tolist())) == pytest.approx([0.0, 1 / 0.75])
-    assert (masks[0] > 0).double().mean().item() == pytest.approx(0.75, abs=0.03)
-    assert 0.5 < (masks[0] == masks[1]).double().mean().item() < 0.75, "every epoch drops others"
 
 
 def test_unknown_solvers_and_dropping_everything_are_refused() -> None:

@@ -98,6 +98,37 @@ def test_a_validation_of_nothing_right_is_still_a_best() -> None:
     assert objective.parameters[0].tolist() == [3.0, 3.0]
 
 
+def test_the_weights_that_are_kept_are_copies_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later steps do not move them, and no graph of what they were computed from hangs on to them."""
+    kept: list[torch.Tensor] = []
+    clone = torch.Tensor.clone
+
+    def recorded(self: torch.Tensor) -> torch.Tensor:
+        kept.append(clone(self))
+        return kept[-1]
+
+    monkeypatch.setattr(torch.Tensor, "clone", recorded)
+    log, objective = run([0.1, 0.5, 0.4, 0.3], n_epochs=4)
+    monkeypatch.undo()
+    assert log.best_epoch == 2
+    assert [one.tolist() for one in kept] == [[3.0, 3.0], [6.0], [6.0, 6.0], [12.0]], "epochs 1 and 2, as they were"
+    assert not any(one.requires_grad or one.grad_fn is not None for one in kept)
+    places = {parameter.data_ptr() for parameter in objective.parameters}
+    assert not places & {one.data_ptr() for one in kept}
+    with torch.no_grad():
+        objective.parameters[0].add_(100)
+    assert kept[2].tolist() == [6.0, 6.0]
+
+
+def test_parameters_stay_the_tensors_they_were() -> None:
+    """Optimizers and captured steps hold on to them: the best weights are copied into them, without a graph."""
+    objective = Counting()
+    before = [(id(one), one.data_ptr()) for one in objective.parameters]
+    run([0.5, 0.1, 0.1, 0.1], objective=objective)
+    assert [(id(one), one.data_ptr()) for one in objective.parameters] == before
+    assert all(one.is_leaf and one.grad_fn is None for one in objective.parameters)
+
+
 @pytest.mark.parametrize("patience", [1, 2, 4])
 def test_patience_counts_validations(patience: int) -> None:
     log, _ = run([0.5] + [0.1] * 9, n_epochs=30, every=3, patience=patience)

@@ -1,0 +1,157 @@
+"""Search over the settings of sharded methods, judged on validation rows only. The test rows are never opened here.
+
+    python -m benchmarks.search_shards --data DIR/ml-1m --model bpr --device cuda \
+        --submodel n_negatives=8 validate_every=2 batch_size=2048 learning_rate=0.05 n_epochs=100 patience=5 \
+        --grid learning_rate=0.02,0.05 dropout=0.3,0.5 --out benchmarks/results/search-shards-ml-1m.json
+    python -m benchmarks.search_shards --report benchmarks/results/search-shards-ml-1m.json
+
+One partition and one set of submodels (`--partition-set`, `--submodel`, over the preset MODEL-ml-1m), then every point
+of the grid of the aggregation's settings. Trials are added to those that the file holds already. Runs where only numpy,
+scipy and torch are installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypedDict
+
+from benchmarks.search import literal
+
+METRICS = ("ndcg@20", "recall@20")
+
+
+class Trial(TypedDict):
+    """One aggregation of submodels and what it reached on the validation rows."""
+
+    model: str
+    partition: dict[str, object]
+    submodel: dict[str, object]
+    aggregation: dict[str, object]
+    values: dict[str, float]
+    seconds: float
+    epochs: str
+    device: str
+
+
+def search(args: argparse.Namespace) -> None:
+    """Fit the submodels once, then try every point of the grid."""
+    from receraser.aggregation.registry import make_aggregator
+    from receraser.config import load_config
+    from receraser.data.readers import read
+    from receraser.evaluation import RankingTask
+    from receraser.models.factors import FactorModel
+    from receraser.models.registry import make_model
+    from receraser.partition.registry import make_partitioner
+    from receraser.seeds import derive
+
+    train, valid = (read(args.data / f"{part}.txt.gz").interactions for part in ("train", "valid"))
+    divided = {"n_shards": args.shards} | pairs(args.partition_set)
+    place = {} if args.partition in ("hash", "random") else {"device": args.device}
+    partition = make_partitioner(args.partition, divided | place).assign(train, valid=valid, seed=args.seed)
+    changes = pairs(args.submodel)
+    settings = {**load_config(f"{args.model}-ml-1m").hyperparameters, **changes, "device": args.device}
+    submodels: list[FactorModel] = []
+    for shard in partition.shards(train, valid):
+        model = make_model(args.model, settings)
+        submodels.append(model.fit(shard.train, valid=shard.valid, seed=derive(args.seed, "shard", shard.id)))
+    axes = {
+        key: [literal(value) for value in values.split(",")] for key, values in (one.split("=") for one in args.grid)
+    }
+    for point in itertools.product(*axes.values()):
+        chosen = pairs(args.fixed) | dict(zip(axes, point, strict=True))
+        aggregator = make_aggregator(args.aggregation, chosen | {"device": args.device})
+        started = time.perf_counter()
+        seed = derive(args.seed, "aggregation")
+        state, facts = aggregator.fit(submodels, train, valid=valid, seed=seed)
+        seconds = time.perf_counter() - started
+        scorer = aggregator.scorer(submodels, state)
+        task = RankingTask(scorer.items_, train, valid)
+        found: Trial = {
+            "model": args.model,
+            "partition": {"name": args.partition, **divided},
+            "submodel": changes,
+            "aggregation": {"name": args.aggregation, **chosen},
+            "values": {name: task.metric(scorer.scores, name) for name in METRICS},
+            "seconds": round(seconds, 1),
+            "epochs": f"{facts.get('best_epoch')} of {facts.get('epochs')}",
+            "device": args.device,
+        }
+        add(args.out, found)
+        print(json.dumps(found), flush=True)
+
+
+def pairs(texts: list[str]) -> dict[str, object]:
+    """Read KEY=VALUE texts."""
+    return {key: literal(value) for key, value in (text.split("=") for text in texts)}
+
+
+def add(path: Path, found: Trial) -> None:
+    """Add a trial to the file; one with the same settings is replaced."""
+    trials: list[Trial] = json.loads(path.read_text()) if path.exists() else []
+    others = [one for one in trials if _identity(one) != _identity(found)]
+    path.write_text(json.dumps([*others, found], indent=1) + "\n")
+
+
+def _identity(one: Trial) -> tuple[object, ...]:
+    return one["model"], one["partition"], one["submodel"], one["aggregation"], one["device"]
+
+
+def report(path: Path) -> str:
+    """Return the table of all trials, by model, best first."""
+    trials: list[Trial] = json.loads(path.read_text())
+    lines = [
+        "# Search over sharded methods on ML-1M",
+        "",
+        "Ten shards; fitted on the training rows, judged on the validation rows; the test rows were not opened. The",
+        "presets `receraser-MODEL-ml-1m` take the first row's settings. Submodel settings are changes to the preset",
+        "MODEL-ml-1m. One seed; early trials drew their first transfer matrices by another key, so that running them",
+        "again gives other last digits; times are of busy machines. Written by",
+        "`python -m benchmarks.search_shards --report` from the JSON file.",
+    ]
+    for model in sorted({one["model"] for one in trials}):
+        own = sorted((one for one in trials if one["model"] == model), key=lambda one: -one["values"]["ndcg@20"])
+        lines += ["", f"## {model}", "", "| valid N@20 | R@20 | epochs | s | on | partition | submodel | aggregation |"]
+        lines += ["|---|---|---|---|---|---|---|---|"]
+        for one in own:
+            values = [f"{one['values'][name]:.4f}" for name in METRICS]
+            parts = [_shown(one["partition"]), _shown(one["submodel"]), _shown(one["aggregation"])]
+            lines.append("| " + " | ".join([*values, one["epochs"], str(one["seconds"]), one["device"], *parts]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _shown(settings: Mapping[str, object]) -> str:
+    return " ".join(str(value) if key == "name" else f"{key}={value}" for key, value in settings.items())
+
+
+def main() -> None:
+    """Search, or write the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="folder with train.txt.gz and valid.txt.gz")
+    parser.add_argument("--model")
+    parser.add_argument("--partition", default="inbp")
+    parser.add_argument("--partition-set", nargs="*", default=[], metavar="KEY=V")
+    parser.add_argument("--shards", type=int, default=10)
+    parser.add_argument("--submodel", nargs="*", default=[], metavar="KEY=V")
+    parser.add_argument("--aggregation", default="attention")
+    parser.add_argument("--grid", nargs="*", default=[], metavar="KEY=V,V")
+    parser.add_argument("--fixed", nargs="*", default=[], metavar="KEY=V")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--report", type=Path, metavar="FILE")
+    args = parser.parse_args()
+    if args.report is not None:
+        args.report.with_suffix(".md").write_text(report(args.report))
+        return
+    if args.data is None or args.model is None or args.out is None:
+        parser.error("--data, --model and --out are needed to search")
+    search(args)
+
+
+if __name__ == "__main__":
+    main()

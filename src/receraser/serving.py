@@ -1,0 +1,67 @@
+"""Recommendations from a state: histories in, the best items out. Users go by pseudonyms here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from receraser.data.interactions import Histories
+from receraser.evaluation import SCORE_BLOCK
+from receraser.ranking import top_k
+from receraser.state import State
+
+__all__ = ["Recommendation", "best_items", "histories_of"]
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """One recommended item and its score (higher is better; comparable within one user's list only)."""
+
+    item: str
+    score: float
+
+
+def histories_of(state: State, users: Sequence[str], stranger: Sequence[str] | None) -> Histories:
+    """Return what users have, in the scorer's vocabulary; a stranger, known by items alone, comes last under ""."""
+    vocabulary = state.scorer.items_
+    known = Histories.of(users, state.train, vocabulary)
+    if stranger is None:
+        return known
+    lists = [known.item_index[known.indptr[i] : known.indptr[i + 1]] for i in range(len(known))]
+    return Histories.from_lists([*known.users, ""], [*lists, vocabulary.indices(stranger)])
+
+
+def best_items(state: State, histories: Histories, k: int, *, exclude_seen: bool) -> list[list[Recommendation]]:
+    """Return the k best items of everybody, best first; none for somebody without rows."""
+    lists: list[list[Recommendation]] = []
+    for start in range(0, len(histories), SCORE_BLOCK):
+        block = histories.part(start, min(start + SCORE_BLOCK, len(histories)))
+        lists += _best_of_block(state, block, min(k, len(state.scorer.items_)), exclude_seen=exclude_seen)
+    return lists
+
+
+def _best_of_block(state: State, histories: Histories, k: int, *, exclude_seen: bool) -> list[list[Recommendation]]:
+    scorer = state.scorer
+    if not len(scorer.items_):
+        return [[] for _ in histories.users]
+    scores = scorer.scores(histories)  # (n, n_items)
+    best = top_k(scores, k, exclude=_seen_cells(state, histories, scores.device) if exclude_seen else None)
+    values = scores.gather(1, best.clamp(min=0)).tolist()
+    known = np.diff(histories.indptr) > 0
+    return [
+        [Recommendation(scorer.items_.ids[i], v) for i, v in zip(row, own, strict=True) if i >= 0] if there else []
+        for row, own, there in zip(best.tolist(), values, known.tolist(), strict=True)
+    ]
+
+
+def _seen_cells(state: State, histories: Histories, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the cells not to be recommended: rows trained on, and rows held for validation."""
+    tables = [histories]
+    if state.valid is not None:
+        tables.append(Histories.of(histories.users, state.valid, state.scorer.items_))
+    rows = [np.repeat(np.arange(len(one)), np.diff(one.indptr)) for one in tables]
+    cells = np.concatenate(rows), np.concatenate([one.item_index for one in tables])
+    return torch.from_numpy(cells[0]).to(device), torch.from_numpy(cells[1]).to(device)

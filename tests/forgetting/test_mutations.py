@@ -1,0 +1,235 @@
+"""The tests of equality can fail: ways in which published code remembers, put in on purpose, are all found out.
+
+Each mutation is one leak. Without it the engine equals a fresh fit on the survivors; with it, it must not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from receraser.data.ids import IdMap
+from receraser.data.interactions import Interactions
+from receraser.engine import Engine
+from receraser.erasure.plan import Plan
+from receraser.erasure.plan import plan as plan_as_it_is
+from receraser.erasure.request import ForgetRequest
+from receraser.fitting import Fitting
+from receraser.models.factors import initial_vectors as vectors_as_they_are
+from receraser.partition.partition import Landmarks, Partition, Shard
+from receraser.protocols import Progress
+from receraser.seeds import derive as derive_as_it_is
+from receraser.state import FittedShard, State
+from tests.contracts.worlds import blocks
+from tests.forgetting.engines import Book, Combination, differences
+
+WORLD = blocks(14, 12, 2)
+TRAIN = Interactions.from_pairs([*WORLD.train.pairs(), ("u03", "rare")])
+HELD_OUT = WORLD.held_out
+
+Patch = pytest.MonkeyPatch
+Retrained = Callable[[Engine, Interactions, Interactions | None, Partition, Sequence[int], Progress | None], State]
+
+
+def around_retrained(patch: Patch, mutate: Callable[[Engine, State, Callable[..., State]], State]) -> None:
+    """Let `mutate(engine, old state, retrain)` make the new state."""
+    original: Retrained = Engine._retrained
+
+    def retrained(
+        self: Engine,
+        train: Interactions,
+        valid: Interactions | None,
+        partition: Partition,
+        affected: Sequence[int],
+        progress: Progress | None,
+    ) -> State:
+        def retrain(shards: Sequence[int] = affected) -> State:
+            return original(self, train, valid, partition, shards, progress)
+
+        return mutate(self, self._state(), retrain)
+
+    patch.setattr(Engine, "_retrained", retrained)
+
+
+def the_aggregation_is_not_fitted_again(patch: Patch) -> None:
+    around_retrained(
+        patch, lambda engine, old, retrain: dataclasses.replace(retrain(), aggregate=old.aggregate)
+    )  # fmt: skip
+
+
+def an_affected_shard_keeps_its_submodel(patch: Patch) -> None:
+    def mutate(engine: Engine, old: State, retrain: Callable[..., State]) -> State:
+        new = retrain()
+        return dataclasses.replace(new, shards=[cut(*both) for both in zip(new.shards, old.shards, strict=True)])
+
+    def cut(own: FittedShard, old: FittedShard) -> FittedShard:
+        """The old vectors of who is left: what forgets by deleting from the tables."""
+        users = old.model.user_vectors_[old.model.users_.indices(own.model.users_)]
+        items = old.model.item_vectors_[old.model.items_.indices(own.model.items_)]
+        state = {"user_vectors": users, "item_vectors": items}
+        return FittedShard.of(own.config, own.shard, state, facts=own.facts, seconds=own.seconds)
+
+    around_retrained(patch, mutate)
+
+
+def submodels_start_from_what_they_knew(patch: Patch) -> None:
+    known: dict[tuple[str, str], NDArray[np.float32]] = {}
+
+    def mutate(engine: Engine, old: State, retrain: Callable[..., State]) -> State:
+        for one in old.shards:
+            known.update(
+                {("user", name): own for name, own in zip(one.model.users_, one.model.user_vectors_, strict=True)}
+            )
+            known.update(
+                {("item", name): own for name, own in zip(one.model.items_, one.model.item_vectors_, strict=True)}
+            )
+        new = retrain()
+        known.clear()
+        return new
+
+    def initial_vectors(ids: IdMap, dim: int, scale: float, seed: int, purpose: str) -> NDArray[np.float32]:
+        table = vectors_as_they_are(ids, dim, scale, seed, purpose)
+        for row, name in enumerate(ids):
+            table[row] = known.get((purpose, name), table[row])
+        return table
+
+    around_retrained(patch, mutate)
+    patch.setattr("receraser.models.pairwise.initial_vectors", initial_vectors)
+
+
+def negatives_come_from_all_shards(patch: Patch) -> None:
+    """What a shard draws depends on how many items there are elsewhere."""
+    everything: list[int] = [0]
+    original = Fitting.state
+
+    def state(self: Fitting, train: Interactions, *arguments: object, **named: object) -> State:
+        everything[0] = len(train.items)
+        return original(self, train, *arguments, **named)  # type: ignore[arg-type]
+
+    patch.setattr(Fitting, "state", state)
+    patch.setattr("receraser.fitting.derive", lambda seed, *path: derive_as_it_is(seed, *path, everything[0]))
+
+
+def a_vocabulary_is_shared(patch: Patch) -> None:
+    """Every shard also holds a row of each item: nobody is left without a vector."""
+    original = Partition.shard
+
+    def shard(self: Partition, k: int, train: Interactions, valid: Interactions | None) -> Shard:
+        own = original(self, k, train, valid)
+        if not len(own.train):
+            return own
+        somebody = own.train.users.ids[0]
+        shared = Interactions.from_pairs((somebody, item) for item in train.items)
+        return Shard(k, Interactions.union([own.train, shared]), own.valid)
+
+    patch.setattr(Partition, "shard", shard)
+
+
+def one_random_stream_runs_through_all_shards(patch: Patch) -> None:
+    streams: list[itertools.count[int]] = []
+    original = Fitting.__enter__
+
+    def enter(self: Fitting) -> Fitting:
+        streams.append(itertools.count())
+        return original(self)
+
+    patch.setattr(Fitting, "__enter__", enter)
+    patch.setattr("receraser.fitting.derive", lambda seed, *path: seed + next(streams[-1]))
+
+
+def early_stopping_looks_at_other_shards(patch: Patch) -> None:
+    original = Partition.shard
+
+    def shard(self: Partition, k: int, train: Interactions, valid: Interactions | None) -> Shard:
+        return dataclasses.replace(original(self, k, train, valid), valid=valid)
+
+    patch.setattr(Partition, "shard", shard)
+
+
+def shards_that_lose_validation_rows_are_passed_over(patch: Patch) -> None:
+    def planned(
+        request: ForgetRequest, train: Interactions, valid: Interactions | None, partition: Partition
+    ) -> Plan:  # fmt: skip
+        found = plan_as_it_is(request, train, valid, partition)
+        return dataclasses.replace(found, shards=tuple(np.unique(partition.train[found.train_rows]).tolist()))
+
+    patch.setattr("receraser.engine.plan", planned)
+
+
+def validation_rows_stay(patch: Patch) -> None:
+    def planned(
+        request: ForgetRequest, train: Interactions, valid: Interactions | None, partition: Partition
+    ) -> Plan:  # fmt: skip
+        found = plan_as_it_is(request, train, valid, partition)
+        return dataclasses.replace(found, valid_rows=np.zeros_like(found.valid_rows))
+
+    patch.setattr("receraser.engine.plan", planned)
+
+
+def landmarks_keep_what_has_vanished(patch: Patch) -> None:
+    patch.setattr(Landmarks, "among", lambda self, alive: self)
+
+
+def the_partition_is_computed_again_from_survivors(patch: Patch) -> None:
+    """Exact, but not what a forget promises: rows would move, and every shard that they leave or join is stale."""
+    original = Engine._without
+
+    def without(self: Engine, planned: Plan, progress: Progress | None) -> State:
+        new = original(self, planned, progress)
+        engine = Engine.from_config(self.config, executor=self._executor)
+        other = engine._fit(new.train, new.valid, None, None, None)._state()
+        return dataclasses.replace(new, partition=other.partition)
+
+    patch.setattr(Engine, "_without", without)
+
+
+WHOLE_USER = ForgetRequest.of(users=["u03"])
+RARE_ITEM = ForgetRequest.of(items=["rare"])
+USER_AND_ITEM = ForgetRequest.of(["u03"], ["i04"])
+SINGLE_ROWS = ForgetRequest.of(interactions=[*list(HELD_OUT.pairs())[:3], ("u00", "i00")])
+
+MUTATIONS: list[tuple[Callable[[Patch], None], Combination, ForgetRequest]] = [
+    (the_aggregation_is_not_fitted_again, Combination("hash", "static", "wmf"), WHOLE_USER),
+    (the_aggregation_is_not_fitted_again, Combination("bekm", "static", "bpr"), WHOLE_USER),
+    (an_affected_shard_keeps_its_submodel, Combination("hash", "mean", "wmf", shards=2), USER_AND_ITEM),
+    (an_affected_shard_keeps_its_submodel, Combination("whole", "alone", "lightgcn"), USER_AND_ITEM),
+    (submodels_start_from_what_they_knew, Combination("whole", "alone", "bpr"), WHOLE_USER),
+    (submodels_start_from_what_they_knew, Combination("inbp", "attention", "lightgcn"), WHOLE_USER),
+    (negatives_come_from_all_shards, Combination("hash", "mean", "bpr", shards=4), RARE_ITEM),
+    (a_vocabulary_is_shared, Combination("hash", "mean", "wmf", shards=4), RARE_ITEM),
+    (one_random_stream_runs_through_all_shards, Combination("hash", "mean", "wmf", shards=4), WHOLE_USER),
+    (one_random_stream_runs_through_all_shards, Combination("ubp", "mean", "bpr", shards=4), WHOLE_USER),
+    (early_stopping_looks_at_other_shards, Combination("hash", "mean", "bpr", shards=4), WHOLE_USER),
+    (shards_that_lose_validation_rows_are_passed_over, Combination("random", "mean", "wmf", shards=4), SINGLE_ROWS),
+    (validation_rows_stay, Combination("random", "mean", "bpr"), SINGLE_ROWS),
+    (landmarks_keep_what_has_vanished, Combination("ubp", "mean", "wmf"), USER_AND_ITEM),
+    (landmarks_keep_what_has_vanished, Combination("ibp", "mean", "wmf"), USER_AND_ITEM),
+    (landmarks_keep_what_has_vanished, Combination("blpa", "mean", "wmf"), USER_AND_ITEM),
+    (the_partition_is_computed_again_from_survivors, Combination("inbp", "mean", "wmf"), WHOLE_USER),
+]
+
+
+def equal_to_never_having_seen(combination: Combination, request: ForgetRequest) -> bool:
+    engine = combination.engine().fit(TRAIN, valid=HELD_OUT)
+    book = Book(combination, engine, TRAIN.pairs(), HELD_OUT.pairs())
+    engine.forget_request(request)
+    book.forget(request)
+    return differences(engine, book.fresh()) == []
+
+
+@pytest.mark.parametrize(
+    ("mutation", "combination", "request_"),
+    MUTATIONS,
+    ids=[f"{mutation.__name__}-{combination}" for mutation, combination, _ in MUTATIONS],
+)
+def test_a_leak_is_found(
+    mutation: Callable[[Patch], None], combination: Combination, request_: ForgetRequest, monkeypatch: Patch
+) -> None:
+    assert equal_to_never_having_seen(combination, request_)
+    mutation(monkeypatch)
+    assert not equal_to_never_having_seen(combination, request_)

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from receraser import seeds
+from receraser.data.interactions import Interactions
+from receraser.models.bpr import BPR
+from receraser.models.factors import FactorModel
+from receraser.models.lightgcn import LightGCN
+from receraser.models.objectives import NonSampling, Pairwise, _hardest, _kept
+from receraser.models.wmf import WMF
+from tests.contracts.worlds import random_rows
+
+ROWS = random_rows(40, 20, 0.3, seed=1)
+DIM = 6
+
+
+def tables(rows: Interactions = ROWS, dim: int = DIM) -> tuple[torch.Tensor, torch.Tensor]:
+    rng = np.random.default_rng(3)
+    p, q = (torch.from_numpy(rng.normal(size=(len(ids), dim)).astype(np.float32)) for ids in (rows.users, rows.items))
+    return p, q
+
+
+def pairwise(
+    p: torch.Tensor,
+    q: torch.Tensor,
+    *,
+    seed: int = 1,
+    dropout: float = 0.0,
+    batch_size: int = 64,
+    n_negatives: int = 1,
+    weight_decay: float = 0.0,
+    penalised: tuple[torch.Tensor, torch.Tensor] | None = None,
+) -> Pairwise:
+    return Pairwise(
+        ROWS,
+        batch_size=batch_size,
+        n_negatives=n_negatives,
+        seed=seed,
+        parameters=(p, q),
+        vectors=lambda: (p, q),
+        dropout=dropout,
+        weight_decay=weight_decay,
+        penalised=penalised,
+    )
+
+
+def non_sampling(
+    p: torch.Tensor, q: torch.Tensor, *, seed: int = 1, dropout: float = 0.0, batch_size: int = 16
+) -> NonSampling:
+    return NonSampling(
+        ROWS,
+        batch_size=batch_size,
+        seed=seed,
+        missing_weight=0.3,
+        dropout=dropout,
+        dim=p.shape[1],
+        parameters=(p, q),
+        vectors=lambda: (p, q),
+    )
+
+
+def losses(objective: Pairwise | NonSampling, epoch: int = 1) -> list[float]:
+    """The loss of every batch of an epoch."""
+    objective.prepare(epoch)
+    return [float(objective.loss(torch.tensor(number))) for number in range(objective.n_batches)]
+
+
+# ---------------------------------------------------------------------- draws
+
+
+@given(st.integers(0, 2**64 - 1), st.lists(st.integers(0, 2**63 - 2), max_size=10))
+def test_a_key_in_a_tensor_draws_what_the_key_draws(key: int, counters: list[int]) -> None:
+    """A captured step has the address of its key, not its value: it draws anew when the tensor is filled anew."""
+    cells = torch.tensor(counters, dtype=torch.int64)
+    held = torch.zeros((), dtype=torch.int64)
+    held.fill_(seeds.signed(key))
+    assert torch.equal(seeds.draw_torch(held, cells), seeds.draw_torch(key, cells))
+    assert torch.equal(_kept(held, cells, 0.3), _kept(key, cells, 0.3))
+
+
+@pytest.mark.parametrize("value", [0, 1, 2**63 - 1, 2**63, 2**64 - 1])
+def test_signed_holds_the_same_bits(value: int) -> None:
+    assert -(2**63) <= seeds.signed(value) < 2**63
+    assert seeds.signed(value) % 2**64 == value
+
+
+@pytest.mark.parametrize("dropout", [0.1, 0.5, 0.9])
+def test_as_much_is_dropped_as_was_asked_for_and_made_up_for(dropout: float) -> None:
+    kept = _kept(5, torch.arange(100_000), dropout)
+    assert sorted(set(kept.tolist())) == pytest.approx([0.0, 1 / (1 - dropout)])
+    assert (kept > 0).double().mean().item() == pytest.approx(1 - dropout, abs=0.005)
+    assert kept.double().mean().item() == pytest.approx(1, abs=0.03)
+
+
+# ---------------------------------------------------------------------- dropout in the two objectives
+
+
+def test_pairwise_dropout_is_a_function_of_seed_and_epoch() -> None:
+    p, q = tables()
+    first = losses(pairwise(p, q, dropout=0.4), 3)
+    assert losses(pairwise(p, q, dropout=0.4), 3) == first
+    again = pairwise(p, q, dropout=0.4)
+    losses(again, 1)
+    assert losses(again, 3) == first, "whatever was drawn before"
+    assert losses(pairwise(p, q, dropout=0.0), 3) != first
+
+
+def masks_of(objective: Pairwise) -> list[torch.Tensor]:
+    """What a user vector of ones is multiplied by, row for row: items of ones and zeros give it away."""
+    found = []
+    for number in range(objective.n_batches):
+        size = objective._batches.batch_size
+        cells = torch.arange(size * DIM) + number * size * DIM
+        found.append(_kept(objective._key, cells, objective._dropout).reshape(size, DIM))
+    return found
+
+
+def test_pairwise_dropout_is_drawn_anew_for_every_row_batch_and_epoch() -> None:
+    objective = pairwise(*tables(), dropout=0.4)
+    epochs = []
+    for epoch in (1, 2):
+        objective.prepare(epoch)
+        epochs.append(torch.cat(masks_of(objective)))
+    share = (epochs[0] > 0).double().mean().item()
+    assert share == pytest.approx(0.6, abs=0.04)
+    for one, other in ((epochs[0], epochs[1]), (epochs[0][:64], epochs[0][64:128]), (epochs[0][1:], epochs[0][:-1])):
+        # two independent draws agree with probability 0.6^2 + 0.4^2
+        assert (one == other).double().mean().item() == pytest.approx(0.52, abs=0.08)
+
+
+def test_pairwise_dropout_meets_the_users_vectors_alone() -> None:
+    """Done by hand: the loss of a batch with its user vectors multiplied by the draws."""
+    p, q = tables()
+    objective = pairwise(p, q, dropout=0.4)
+    objective.prepare(2)
+    for number in range(objective.n_batches):
+        user, item, negatives, weight = objective._batches.batch(torch.tensor(number))
+        u = p[user] * masks_of(objective)[number]
+        difference = (u * (q[item] - q[negatives[:, 0]])).sum(dim=1)
+        expected = (weight * torch.log1p(torch.exp(-difference))).sum() / len(user)
+        assert float(objective.loss(torch.tensor(number))) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_the_penalty_does_not_see_the_dropout() -> None:
+    p, q = tables()
+    still = pairwise(p, q, weight_decay=1.0, penalised=(p, q))
+    dropped = pairwise(p, q, weight_decay=1.0, penalised=(p, q), dropout=0.4)
+    bare = losses(pairwise(p, q)), losses(pairwise(p, q, dropout=0.4))
+    for one, other, a, b in zip(losses(still), losses(dropped), *bare, strict=True):
+        assert one - a == pytest.approx(other - b, rel=1e-4)
+
+
+def test_non_sampling_dropout_is_a_function_of_seed_and_epoch() -> None:
+    masks = []
+    for seed, epoch in ((1, 1), (1, 1), (1, 2), (2, 1)):
+        objective = non_sampling(*tables(), dropout=0.25, seed=seed)
+        objective.prepare(epoch)
+        masks.append(objective._mask)
+    assert torch.equal(masks[0], masks[1])
+    assert masks[0].shape == (len(ROWS.users), DIM)
+    for other in masks[2:]:
+        assert 0.5 < (masks[0] == other).double().mean().item() < 0.75
+    assert sorted(set(masks[0].flatten().tolist())) == pytest.approx([0.0, 1 / 0.75])
+    assert (masks[0] > 0).double().mean().item() == pytest.approx(0.75, abs=0.06)
+
+
+def test_without_dropout_every_epoch_has_the_same_loss() -> None:
+    p, q = tables()
+    objective = non_sampling(p, q)
+    sums = [sum(losses(objective, epoch)) for epoch in (1, 2)]
+    r = ROWS.matrix().toarray().astype(np.float64)
+    y = p.double().numpy() @ q.double().numpy().T
+    expected = (r * (1 - y) ** 2 + 0.3 * (1 - r) * y**2).sum() - r.sum()  # up to a constant
+    # every batch adds the items' part for its users: together they are the sum over all pairs
+    assert sums == pytest.approx([expected, expected], rel=1e-4)
+
+
+# ---------------------------------------------------------------------- negatives
+
+
+def test_of_several_negatives_the_hardest_is_taken() -> None:
+    """The one that scores highest for its user now; of equals, the first."""
+    users = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    items = torch.tensor([[0.0, 3.0], [2.0, 0.0], [1.0, 2.0], [2.0, 1.0]])
+    candidates = torch.tensor([[0, 1, 2], [1, 0, 3], [3, 2, 1]])
+    assert _hardest(users, items, candidates).tolist() == [1, 0, 3]
+    assert _hardest(users, items, candidates[:, 2:]).tolist() == [2, 3, 1]
+
+
+def test_harder_negatives_cost_more() -> None:
+    p, q = tables()
+    few, many = (sum(losses(pairwise(p, q, n_negatives=n))) for n in (1, 8))
+    assert many > few
+
+
+# ---------------------------------------------------------------------- a model's own loss
+
+
+@pytest.mark.parametrize("model", [BPR(dim=DIM), LightGCN(dim=DIM), WMF(dim=DIM, dropout=0.25)], ids=lambda m: m.name)
+def test_a_model_gives_out_its_own_loss(model: FactorModel) -> None:
+    p, q = tables()
+    objective = model.objective(ROWS, 7, parameters=(p, q), vectors=lambda: (p, q))
+    assert objective.parameters == (p, q)
+    assert objective.fixed_shape == model.pairwise
+    if isinstance(objective, Pairwise):
+        assert objective._dropout == 0, "the pairwise models have none of their own"
+        assert objective._weight_decay == 0, "no penalty where no table is named"
+        named = model.objective(ROWS, 7, parameters=(p, q), vectors=lambda: (p, q), penalised=(p, q))
+        assert isinstance(named, Pairwise)
+        assert named._weight_decay == model.hyperparameters()["weight_decay"]
+    else:
+        assert isinstance(objective, NonSampling)
+        assert objective._dropout == 0.25
+    for dropout in (0.0, 0.5):
+        asked = model.objective(ROWS, 7, parameters=(p, q), vectors=lambda: (p, q), dropout=dropout)
+        assert isinstance(asked, (Pairwise, NonSampling))
+        assert asked._dropout == dropout
+
+
+def test_the_base_of_the_models_has_no_loss() -> None:
+    with pytest.raises(NotImplementedError):
+        FactorModel.objective(BPR(), ROWS, 1, parameters=(), vectors=tables)
