@@ -24,7 +24,17 @@ from tests.aggregation.given import loss, noise
 from tests.contracts.aggregator_contract import AggregatorContract
 from tests.contracts.worlds import batch, bits, checkerboard, history, submodels_of
 
-QUICK: dict[str, object] = {"n_epochs": 16, "batch_size": 64, "user_batch_size": 8, "attention_dim": 4}
+QUICK: dict[str, object] = {
+    "n_epochs": 10,
+    "batch_size": 64,
+    "user_batch_size": 8,
+    "attention_dim": 4,
+    "n_negatives": 1,
+    "optimizer": "adagrad",
+    "learning_rate": 0.05,
+    "dropout": 0.3,
+    "weight_decay": 0.00001,
+}
 ABLE: dict[str, FactorModel] = {
     "bpr": BPR(dim=4, n_epochs=40, batch_size=64, learning_rate=0.05, n_negatives=1),
     "wmf": WMF(dim=4),
@@ -212,7 +222,7 @@ def test_everything_in_a_fit_matters() -> None:
     submodels = shards_of(ABLE["bpr"])
     changes: list[dict[str, object]] = [
         {},
-        {"n_epochs": 15},
+        {"n_epochs": 9},
         {"attention_dim": 5},
         {"batch_size": 32},
         {"n_negatives": 3},

@@ -22,7 +22,16 @@ from tests.aggregation.given import loss, noise, scores_of
 from tests.contracts.aggregator_contract import AggregatorContract
 from tests.contracts.worlds import checkerboard, submodels_of
 
-QUICK: dict[str, object] = {"n_epochs": 6, "batch_size": 64, "user_batch_size": 8}
+QUICK: dict[str, object] = {
+    "n_epochs": 6,
+    "batch_size": 64,
+    "user_batch_size": 8,
+    "n_negatives": 1,
+    "optimizer": "adagrad",
+    "learning_rate": 0.05,
+    "dropout": 0.0,
+    "weight_decay": 0.001,
+}
 
 
 def static(**changes: object) -> Static:

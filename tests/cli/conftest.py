@@ -71,8 +71,8 @@ class KeptWorkers:
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, worker: LocalExecutor) -> Cli:
     """Run a command in this process."""
-    for place in ("receraser.engine.LocalExecutor", "receraser.execution.local.LocalExecutor"):
-        monkeypatch.setattr(place, lambda: KeptWorkers(worker))
+    for place in ("receraser.fitting.LocalExecutor", "receraser.execution.local.LocalExecutor"):
+        monkeypatch.setattr(place, lambda *_: KeptWorkers(worker))
 
     def run(*arguments: object) -> Outcome:
         capsys.readouterr()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,30 +8,46 @@ import pytest
 from receraser.engine import Engine
 from tests.cli.conftest import Cli
 
+PNG = b"\x89PNG\r\n\x1a\n"
+
 
 def test_the_whole_story(cli: Cli, tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     done = cli("demo", "--dir", folder, "--json")
     assert done.code == 0
     found = done.json
-    assert found["refit_equal"] is True
-    ours, popular = found["metrics"], found["popularity"]
-    assert isinstance(ours, dict)
-    assert isinstance(popular, dict)
-    assert ours["recall@20"] > 1.5 * popular["recall@20"]
+    person = str(found["person"])
     engine = Engine.load(folder / "store")
+    assert found["refit_equal"] is True
     assert engine.digest == found["digest"]
-    user = str(found["user"])
-    listing = [{"item": one.item, "title": engine.titles[one.item]} for one in engine.recommend([user], k=8)[user]]
-    assert found["recommendations"] == listing
+    assert engine.level == found["level"] == "L1"
+    assert not engine.knows(person)
+    assert engine.recommend([person])[person] == []
+    retrained = found["shards_retrained"]
+    assert isinstance(retrained, list)
+    assert len(retrained) == 1
+    assert 0 <= retrained[0] < len(engine.shards)
+    assert len(found["recommendations"]) == 8  # type: ignore[arg-type]
+    for moment in ("before", "after"):
+        quality = found[moment]
+        assert isinstance(quality, dict)
+        assert quality["recall@20"] > 2 * quality["recall@20 by popularity"]
+    stayed = found["stayed"]
+    assert isinstance(stayed, dict)
+    assert 0 < stayed["same circle"] < stayed["everybody else"] <= 1
     assert sorted(path.name for path in folder.iterdir()) == [
+        "export",
+        "forgetting.png",
         "items.csv",
         "store",
         "test.csv",
         "train.csv",
         "valid.csv",
     ]
-    assert "the same bits? yes." in done.err
+    assert (folder / "forgetting.png").read_bytes().startswith(PNG)
+    assert f"Asked for again, {person} is unknown to the store." in done.err
+    assert "the same bits?\n   yes:" in done.err
+    assert [line[:2] for line in done.err.splitlines() if line[:1].isdecimal()] == [f"{n}." for n in range(1, 8)]
 
     done = cli("demo", "--dir", folder)
     assert done.code == 1
@@ -40,9 +57,13 @@ def test_the_whole_story(cli: Cli, tmp_path: Path) -> None:
 
 def test_for_people_and_without_a_folder(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("receraser.cli.demo._EPOCHS", (1, 1))
+    monkeypatch.setattr("receraser.cli.demo._fresh_digest", lambda store, folder: "another")
     done = cli("demo")
-    assert done.code == 0
+    assert done.code == 1, "bits that differ are no success"
+    assert "NO: digest" in done.err
     assert "┃ title" in done.out
-    assert "popularity" in done.out
-    assert [line[:2] for line in done.err.splitlines() if line[:1].isdecimal()] == ["1.", "2.", "3.", "4.", "5."]
+    assert "before (fit)" in done.out
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(done.out)
     assert list(tmp_path.iterdir()) == []

@@ -16,12 +16,13 @@ import pytest
 
 from receraser.cli import console
 from receraser.cli.console import Bar, say
+from receraser.cli.main import app
 from receraser.config import MODEL_NAMES
 from receraser.methods import METHODS
 from tests.cli.conftest import Cli, Files
 
 COMMANDS = [
-    ["demo"], ["fit"], ["recommend"], ["evaluate"], ["inspect"], ["data"],
+    ["demo"], ["fit"], ["recommend"], ["evaluate"], ["forget"], ["add"], ["export"], ["rebuild"], ["inspect"], ["data"],
     ["data", "list"], ["data", "make"], ["data", "fetch"], ["data", "split"],
 ]  # fmt: skip
 
@@ -64,7 +65,18 @@ def test_every_command_has_json(cli: Cli, command: list[str]) -> None:
     assert "--json" in cli(*command, "--help").out
 
 
-@pytest.mark.parametrize("command", [["fit"], ["data", "make"], ["data", "fetch"], ["data", "split"]], ids=" ".join)
+def test_no_command_is_left_out() -> None:
+    names = [command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands]
+    assert {*names, "data"} == {command[0] for command in COMMANDS}
+
+
+CHANGING = [
+    *(["fit"], ["forget"], ["add"], ["export"], ["rebuild"]),
+    *(["data", "make"], ["data", "fetch"], ["data", "split"]),
+]
+
+
+@pytest.mark.parametrize("command", CHANGING, ids=" ".join)
 def test_every_command_that_changes_something_can_be_tried(cli: Cli, command: list[str]) -> None:
     assert "--dry-run" in cli(*command, "--help").out
 
@@ -113,8 +125,14 @@ def test_shell_completion() -> None:
     [
         (["nonsense"], "No such command 'nonsense'"),
         (["--nonsense"], "No such option: --nonsense"),
-        (["fit"], "Missing argument 'DATA'"),
+        (["fit"], "Missing option '--store'"),
+        (["fit", "--store", "s"], "name a file of interactions, or an export with --from-export"),
         (["fit", "x.csv"], "Missing option '--store'"),
+        (["fit", "x.csv", "--store", "s", "--shards", "many"], "Invalid value for '--shards'"),
+        (["forget", "u1"], "unexpected extra argument"),
+        (["add", "--store", "s"], "Missing argument 'DATA'"),
+        (["export", "--store", "s"], "Missing option '--out'"),
+        (["rebuild"], "Missing option '--store'"),
         (["fit", "x.csv", "--store", "s", "--stroe"], "No such option: --stroe"),
         (["fit", "x.csv", "--store", "s", "--seed", "abc"], "Invalid value for '--seed'"),
         (["recommend", "--store", "s", "-k", "many"], "Invalid value for '-k'"),

@@ -74,9 +74,18 @@ def bits(model: Model) -> str:
     return fingerprint.of_tensors(model.state())
 
 
+_FITTED: dict[str, FactorModel] = {}
+
+
 def submodels_of(model: FactorModel, rows: Interactions, partition: Partition) -> list[FactorModel]:
-    """One submodel for each shard, fitted on its rows alone."""
-    return [replace(model).fit(shard.train, seed=shard.id) for shard in partition.shards(rows, None)]
+    """One submodel for each shard, fitted on its rows alone; the same ones for whoever asks for them again."""
+    found = []
+    for shard in partition.shards(rows, None):
+        name = f"{model!r} {shard.id} {fingerprint.of_rows(shard.train)}"
+        if name not in _FITTED:
+            _FITTED[name] = replace(model).fit(shard.train, seed=shard.id)
+        found.append(_FITTED[name])
+    return found
 
 
 def random_rows(n_users: int, n_items: int, share: float, seed: int) -> Interactions:

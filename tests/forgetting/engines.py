@@ -308,9 +308,8 @@ class Book:
 
 def state_width(anchors: NDArray[np.float64], combination: Combination) -> int:
     """The length of a landmark's vector."""
-    if combination.partition == "blpa":
-        return 1
-    return anchors.shape[1] // 2 if combination.partition == "inbp" else anchors.shape[1]
+    width = int(anchors.shape[1])
+    return {"blpa": 1, "inbp": width // 2}.get(combination.partition, width)
 
 
 def rows_of(pairs: Iterable[Pair]) -> Interactions:

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receraser.data.interactions import Interactions
-from receraser.engine import Engine, ShardReport
+from receraser.engine import Engine
 from receraser.models.registry import MODELS
 from receraser.partition.partition import Partition
+from receraser.state import ShardReport
 from receraser.store.directory import DirectoryStore
 from tests.contracts.worlds import blocks
 from tests.forgetting.engines import ONE_OF_EACH_PARTITION, Combination, Here, Pair, assignment, rows_of, state_of

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from receraser.changes import Change
+from receraser.changes import without as without_as_it_is
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.engine import Engine
@@ -22,48 +24,35 @@ from receraser.erasure.request import ForgetRequest
 from receraser.fitting import Fitting
 from receraser.models.factors import initial_vectors as vectors_as_they_are
 from receraser.partition.partition import Landmarks, Partition, Shard
-from receraser.protocols import Progress
 from receraser.seeds import derive as derive_as_it_is
 from receraser.state import FittedShard, State
 from tests.contracts.worlds import blocks
-from tests.forgetting.engines import Book, Combination, differences
+from tests.forgetting.engines import Book, Combination, Here, differences, state_of
 
 WORLD = blocks(14, 12, 2)
 TRAIN = Interactions.from_pairs([*WORLD.train.pairs(), ("u03", "rare")])
 HELD_OUT = WORLD.held_out
 
 Patch = pytest.MonkeyPatch
-Retrained = Callable[[Engine, Interactions, Interactions | None, Partition, Sequence[int], Progress | None], State]
+Mutate = Callable[[State, Callable[[], State]], State]
 
 
-def around_retrained(patch: Patch, mutate: Callable[[Engine, State, Callable[..., State]], State]) -> None:
-    """Let `mutate(engine, old state, retrain)` make the new state."""
-    original: Retrained = Engine._retrained
+def around_a_change(patch: Patch, mutate: Mutate) -> None:
+    """Let `mutate(old state, retrain)` make the new state."""
+    original = Engine._changed
 
-    def retrained(
-        self: Engine,
-        train: Interactions,
-        valid: Interactions | None,
-        partition: Partition,
-        affected: Sequence[int],
-        progress: Progress | None,
-    ) -> State:
-        def retrain(shards: Sequence[int] = affected) -> State:
-            return original(self, train, valid, partition, shards, progress)
+    def changed(self: Engine, fitting: Fitting, change: Change) -> State:
+        return mutate(self._state(), lambda: original(self, fitting, change))
 
-        return mutate(self, self._state(), retrain)
-
-    patch.setattr(Engine, "_retrained", retrained)
+    patch.setattr(Engine, "_changed", changed)
 
 
 def the_aggregation_is_not_fitted_again(patch: Patch) -> None:
-    around_retrained(
-        patch, lambda engine, old, retrain: dataclasses.replace(retrain(), aggregate=old.aggregate)
-    )  # fmt: skip
+    around_a_change(patch, lambda old, retrain: dataclasses.replace(retrain(), aggregate=old.aggregate))
 
 
 def an_affected_shard_keeps_its_submodel(patch: Patch) -> None:
-    def mutate(engine: Engine, old: State, retrain: Callable[..., State]) -> State:
+    def mutate(old: State, retrain: Callable[[], State]) -> State:
         new = retrain()
         return dataclasses.replace(new, shards=[cut(*both) for both in zip(new.shards, old.shards, strict=True)])
 
@@ -74,13 +63,13 @@ def an_affected_shard_keeps_its_submodel(patch: Patch) -> None:
         state = {"user_vectors": users, "item_vectors": items}
         return FittedShard.of(own.config, own.shard, state, facts=own.facts, seconds=own.seconds)
 
-    around_retrained(patch, mutate)
+    around_a_change(patch, mutate)
 
 
 def submodels_start_from_what_they_knew(patch: Patch) -> None:
     known: dict[tuple[str, str], NDArray[np.float32]] = {}
 
-    def mutate(engine: Engine, old: State, retrain: Callable[..., State]) -> State:
+    def mutate(old: State, retrain: Callable[[], State]) -> State:
         for one in old.shards:
             known.update(
                 {("user", name): own for name, own in zip(one.model.users_, one.model.user_vectors_, strict=True)}
@@ -98,7 +87,7 @@ def submodels_start_from_what_they_knew(patch: Patch) -> None:
             table[row] = known.get((purpose, name), table[row])
         return table
 
-    around_retrained(patch, mutate)
+    around_a_change(patch, mutate)
     patch.setattr("receraser.models.pairwise.initial_vectors", initial_vectors)
 
 
@@ -177,15 +166,13 @@ def landmarks_keep_what_has_vanished(patch: Patch) -> None:
 
 def the_partition_is_computed_again_from_survivors(patch: Patch) -> None:
     """Exact, but not what a forget promises: rows would move, and every shard that they leave or join is stale."""
-    original = Engine._without
 
-    def without(self: Engine, planned: Plan, progress: Progress | None) -> State:
-        new = original(self, planned, progress)
-        engine = Engine.from_config(self.config, executor=self._executor)
-        other = engine._fit(new.train, new.valid, None, None, None)._state()
-        return dataclasses.replace(new, partition=other.partition)
+    def again(state: State, planned: Plan) -> Change:
+        change = without_as_it_is(state, planned)
+        other = Engine.from_config(state.config, executor=Here())._fit(change.train, change.valid, None, None, None)
+        return dataclasses.replace(change, partition=state_of(other).partition)
 
-    patch.setattr(Engine, "_without", without)
+    patch.setattr("receraser.engine.without", again)
 
 
 WHOLE_USER = ForgetRequest.of(users=["u03"])

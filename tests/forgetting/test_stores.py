@@ -206,7 +206,7 @@ class Stop(BaseException):
 def test_what_an_interrupted_forget_left_is_destroyed_by_the_next_attempt(
     combination: Combination, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Published, but the old files are still there: asking again finds nothing held, and must destroy them all the same."""
+    """Published, but the old files are still there: asking again finds nothing held, and destroys them all the same."""
     engine = fitted(combination)
     engine.save(store)
     texts = secrets(engine)
@@ -301,9 +301,14 @@ def test_where_nothing_changed_nothing_is_published(what: str, store: Path) -> N
 def test_if_the_block_raises_nothing_is_published(store: Path) -> None:
     fitted(HASHED).save(store)
     before = snapshot(store)
-    with pytest.raises(RuntimeError, match="after all"), changing(store) as opened:
-        opened.forget_request(REQUEST)
-        raise RuntimeError("I'd rather not after all")
+
+    def think_better_of_it() -> None:
+        with changing(store) as opened:
+            opened.forget_request(REQUEST)
+            raise RuntimeError("I'd rather not after all")
+
+    with pytest.raises(RuntimeError, match="after all"):
+        think_better_of_it()
     assert snapshot(store) == before
     with changing(store) as opened:  # the lock is free again
         assert opened.knows(USER)

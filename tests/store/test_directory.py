@@ -118,6 +118,22 @@ def test_leftovers_of_an_interrupted_write_go_with_the_next(store: DirectoryStor
     assert store.strays(store.manifest()) == []
 
 
+def test_sweeping_removes_what_the_manifest_does_not_name(store: DirectoryStore) -> None:
+    """As after a write that was interrupted before, or right after, the manifest was swapped."""
+    publish(store, b"old")
+    files = publish(store, b"new", keep_old=True)
+    before = names(store)
+    with store.writing():
+        store.put(b"superseded")
+        (store.path / "manifest.json.new").write_bytes(b"half")
+        manifest = (store.path / "manifest.json").read_bytes()
+        store.sweep()
+        store.sweep()
+    assert names(store) == before > set(files), "what is kept on purpose stays"
+    assert store.strays(store.manifest()) == []
+    assert (store.path / "manifest.json").read_bytes() == manifest
+
+
 def test_strays_are_found(store: DirectoryStore) -> None:
     publish(store, b"rows")
     (store.path / "notes.txt").write_text("hello")

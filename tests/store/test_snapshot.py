@@ -381,6 +381,7 @@ def crashes(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> Iterato
 def test_a_crash_at_any_step_leaves_the_old_state_or_the_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep_old: bool
 ) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # slow, and here nobody really pulls the plug
     kept = DirectoryStore(tmp_path / "kept")
     publish(kept, snapshot_of("a"))
     work = DirectoryStore(tmp_path / "work")
@@ -405,6 +406,7 @@ def test_a_crash_at_any_step_leaves_the_old_state_or_the_new(
 
 
 def test_a_crash_while_a_first_store_is_written_is_recognised(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
     published = False
     for _ in crashes(monkeypatch, lambda: publish(DirectoryStore(place), snapshot_of("b"))):
         store = DirectoryStore(place)

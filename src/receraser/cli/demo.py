@@ -29,6 +29,7 @@ __all__ = ["demo"]
 
 _SEED = 7
 _SHARDS = 8
+_EPOCHS = (20, 8)  # of the submodels, of the aggregation
 _FRIENDS = 5  # of their circle, whose lists are compared
 _LIST = 8  # films shown
 _METRICS = ("recall@20", "ndcg@20", "precision@20")
@@ -159,9 +160,9 @@ def _fit(world: FilmWorld, parts: Split, executor: LocalExecutor) -> Engine:
     from receraser.partition.balanced import UBP
 
     engine = Engine(
-        model=BPR(dim=32, n_epochs=20),
+        model=BPR(dim=32, n_epochs=_EPOCHS[0]),
         partitioner=UBP(n_shards=_SHARDS, dim=32),
-        aggregator=Attention(n_epochs=8, batch_size=4096, learning_rate=0.01),
+        aggregator=Attention(n_epochs=_EPOCHS[1], batch_size=4096, learning_rate=0.01),
         seed=_SEED,
         executor=executor,
     )

@@ -20,7 +20,10 @@ def export(
     dry_run: options.DryRun = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Export the surviving rows, the assignment, the configuration and the titles; users stay pseudonyms."""
+    """Export what a fresh fit needs, and nothing that was learned.
+
+    The surviving rows, the assignment to shards, the configuration and the titles; users stay pseudonyms.
+    """
     from receraser.cli.opening import open_store
 
     engine = open_store(store, keys)

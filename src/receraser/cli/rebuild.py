@@ -23,9 +23,9 @@ def rebuild(
     dry_run: options.DryRun = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Fit a store again: a new partition and new weights, from the surviving rows alone.
+    """Fit a store again, from its surviving rows alone.
 
-    For partitions that look at the data this takes away what the assignment remembered of forgotten rows; and it moves
+    A new partition and new weights. For partitions that look at the data this takes away what the assignment remembered of forgotten rows; and it moves
     a store to the environment of today.
     """
     from receraser.cli.opening import changing_store, open_store
