@@ -86,8 +86,10 @@ def test_what_a_file_does_not_name_has_its_default(file: Path) -> None:
         (b"modle = 'bpr'", "unknown key 'modle': did you mean 'model'?"),
         (
             b"dim = 8",
-            "unknown key 'dim': known: aggregation, aggregation_settings, device, hyperparameters, method, model, "
-            "partition, partition_settings, seed, shards",
+            (
+                "unknown key 'dim': known: aggregation, aggregation_settings, device, hyperparameters, method, model, "
+                "partition, partition_settings, seed, shards"
+            ),
         ),
         (b"shards = '3'", "shards is '3'; expected a whole number"),
         (b"shards = true", "shards is True; expected a whole number"),
@@ -207,15 +209,19 @@ def test_what_is_not_named_follows_from_what_is(
     [
         (
             {"method": "retrain", "shards": 4},
-            "4 shards were asked for, but the method retrain is one shard; choose another method, as in "
-            "--method receraser",
+            (
+                "4 shards were asked for, but the method retrain is one shard; choose another method, as in "
+                "--method receraser"
+            ),
         ),
         ({"shards": 2}, "2 shards were asked for, but the method retrain is one shard"),
         ({"partition": "whole", "aggregation": "mean", "shards": 2}, "the method retrain is one shard"),
         (
             {"method": "retrain", "partition": "hash"},
-            "the aggregation alone takes a single submodel, and the partition hash makes 10; choose mean, static or "
-            "attention",
+            (
+                "the aggregation alone takes a single submodel, and the partition hash makes 10; choose mean, static "
+                "or attention"
+            ),
         ),
         ({"partition": "ubp", "aggregation": "alone", "shards": 2}, "the partition ubp makes 2"),
         ({"method": "sisa", "shards": -1}, "shards is -1; expected 1 to 10,000"),
@@ -238,7 +244,7 @@ def test_resolving_fills_in_the_settings_of_every_part(name: str) -> None:
         (PARTITIONS, found.partition, found.partition_settings),
         (AGGREGATIONS, found.aggregation, found.aggregation_settings),
     ):
-        own = settings.values(registry[part]())  # type: ignore[index]
+        own = settings.values(registry[part]())
         assert given == {key: value for key, value in own.items() if key not in ("device", "n_shards")}
 
 

@@ -1,30 +1,35 @@
 from __future__ import annotations
 
-import dataclasses
 import json
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
 
+from receraser.aggregation.registry import AGGREGATIONS
 from receraser.config import EngineConfig
 from receraser.data.ids import pseudonyms
 from receraser.data.interactions import Histories, Interactions
 from receraser.engine import Engine
 from receraser.errors import DataError, KeyMismatchError, StoreError, TrainingError, UsageError
 from receraser.execution.local import LocalExecutor
+from receraser.execution.task import Result, Task, run_task
 from receraser.fingerprint import Tensors
 from receraser.keys import PUBLIC_KEY
-from receraser.methods import METHODS
 from receraser.models.bpr import BPR
 from receraser.models.factors import FactorModel
 from receraser.models.wmf import WMF
-from receraser.protocols import Model, Scorer
+from receraser.partition.hashed import Hashed
+from receraser.protocols import Model, Progress, Scorer
 from receraser.store.directory import DirectoryStore
 from tests.contracts.worlds import World, blocks, checkerboard
 
@@ -358,6 +363,22 @@ def test_an_existing_store_is_not_touched_without_replace(fitted: Engine, tmp_pa
     assert every_byte(tmp_path / "s") == before
 
 
+def test_whoever_publishes_first_wins(fitted: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two fits into a new store: the slower one finds it taken, though it was free when it looked first."""
+    fitted.save(tmp_path / "first")
+    writing = DirectoryStore.writing
+
+    def overtaken(self: DirectoryStore) -> AbstractContextManager[None]:
+        shutil.copytree(tmp_path / "first", self.path)
+        return writing(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DirectoryStore, "writing", overtaken)
+        with pytest.raises(StoreError, match="already"):
+            fitted.save(tmp_path / "late")
+    assert every_byte(tmp_path / "late") == every_byte(tmp_path / "first")
+
+
 def test_a_store_of_another_version_is_refused(fitted: Engine, tmp_path: Path) -> None:
     fitted.save(tmp_path / "s")
     store = DirectoryStore(tmp_path / "s")
@@ -405,32 +426,52 @@ class _Scaled:
         return self._model.scores(histories) * self._factor
 
 
+@dataclass(kw_only=True)
 class _Scaling:
     """An aggregator that learns something: the sign of every score."""
 
-    name = "scaling"
-
-    def __init__(self, factor: float) -> None:
-        self._factor = factor
+    name: ClassVar[str] = "scaling"
+    learns: ClassVar[bool] = True
+    factor: ClassVar[float] = 1.0
 
     def fit(
-        self, submodels: Sequence[Model], interactions: Interactions, *, valid: Interactions | None, seed: int
-    ) -> Tensors:
-        return {"factor": np.array([self._factor], dtype=np.float32)}
+        self,
+        submodels: Sequence[FactorModel],
+        interactions: Interactions,
+        *,
+        valid: Interactions | None,
+        seed: int,
+        progress: Progress | None = None,
+    ) -> tuple[Tensors, Mapping[str, object]]:
+        return {"factor": np.array([self.factor], dtype=np.float32)}, {}
 
-    def scorer(self, submodels: Sequence[Model], state: Tensors) -> Scorer:
+    def scorer(self, submodels: Sequence[FactorModel], state: Tensors) -> Scorer:
         return _Scaled(submodels[0], float(np.asarray(state["factor"], dtype=np.float32)[0]))
 
 
-def test_what_an_aggregator_learned_is_digested_and_stored(
-    worker: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class _Here:
+    """Runs tasks in this process, which alone knows the aggregator above."""
+
+    environment: Mapping[str, object] = {}
+
+    def prepare(self, toys: Sequence[Task], n_tasks: int = 1) -> None:
+        pass
+
+    def run(self, tasks: Iterable[Task], *, progress: Progress | None = None) -> list[Result]:
+        return [run_task(task, progress=progress) for task in tasks]
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_an_aggregator_learned_is_digested_and_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = Interactions.from_pairs([("u", "a"), ("u", "b"), ("v", "a"), ("v", "b"), ("v", "c"), ("w", "c"), ("w", "d")])
+    monkeypatch.setitem(AGGREGATIONS, "scaling", _Scaling)
     engines = []
     for factor in (1.0, -1.0):
-        method = dataclasses.replace(METHODS["retrain"], aggregator=_Scaling(factor))
-        monkeypatch.setitem(METHODS, "retrain", method)
-        engines.append(Engine(model=WMF(dim=4), seed=1, executor=worker).fit(rows))
+        monkeypatch.setattr(_Scaling, "factor", factor)
+        parts = {"partitioner": Hashed(n_shards=1), "aggregator": _Scaling()}
+        engines.append(Engine(model=WMF(dim=4), seed=1, executor=_Here(), **parts).fit(rows))  # type: ignore[arg-type]
     right, reversed_ = engines
     lists = [[one.item for one in engine.recommend(["u"])["u"]] for engine in engines]
     assert lists[0] == lists[1][::-1]

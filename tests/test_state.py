@@ -46,7 +46,7 @@ def with_config(**changes: Any) -> State:
 def moved(one: FittedShard) -> FittedShard:
     """A single weight, by the least that a float can differ."""
     state = {name: array.copy() for name, array in one.model.state().items()}
-    state["item_vectors"][0, 0] = np.nextafter(state["item_vectors"][0, 0], np.float32(np.inf))  # type: ignore[type-var]
+    state["item_vectors"][0, 0] = np.nextafter(state["item_vectors"][0, 0], np.float32(np.inf))
     return FittedShard.of(one.config, one.shard, state, facts=one.facts, seconds=one.seconds)
 
 

@@ -232,6 +232,13 @@ class Engine:
             dict(zip(embeddings.users, pseudonyms(embeddings.users, self._own_key()), strict=True))
         )
 
+    def _pseudonymous_vectors(self, embeddings: Embeddings | None) -> Embeddings | None:
+        if embeddings is None:
+            return None
+        return embeddings.renamed(
+            dict(zip(embeddings.users, pseudonyms(embeddings.users, self._own_key()), strict=True))
+        )
+
     # ------------------------------------------------------------------ forget, add
 
     def forget(

@@ -28,7 +28,8 @@ def noise(model: FactorModel, seed: int = 1) -> FactorModel:
     """The same model with vectors of about the same length that mean nothing."""
     rng = np.random.default_rng(seed)
     state = {
-        name: (rng.normal(size=array.shape) * np.std(array)).astype(np.float32) for name, array in model.state().items()
+        name: (rng.normal(size=vectors.shape) * float(vectors.std())).astype(np.float32)
+        for name, vectors in (("user_vectors", model.user_vectors_), ("item_vectors", model.item_vectors_))
     }
     fresh = type(model)(**model.hyperparameters())  # type: ignore[arg-type]
     return fresh.load_state(model.users_, model.items_, state)

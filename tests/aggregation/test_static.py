@@ -76,10 +76,10 @@ def weights_of(
 @pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
 def test_weights_are_shares(name: str, n_shards: int, optimizer: str) -> None:
     state, facts = static(optimizer=optimizer).fit(shards_of(GOOD[name], n_shards), ROWS, valid=None, seed=1)
-    weights = state["weights"]
+    weights = np.asarray(state["weights"], dtype=np.float32)
     assert set(state) == {"weights"}
     assert weights.shape == (n_shards,)
-    assert weights.dtype == np.float32
+    assert state["weights"].dtype == np.float32
     assert (weights >= 0).all()
     assert float(weights.sum()) == pytest.approx(1, abs=1e-6)
     assert facts["weights"] == [round(float(one), 4) for one in weights.astype(np.float64)]
@@ -131,9 +131,7 @@ def test_weights_are_those_of_least_squares() -> None:
 def test_validation_chooses_the_epoch() -> None:
     submodels, world = shards_of(GOOD["bpr"]), checkerboard()
     submodels[0] = noise(submodels[0])
-    state, facts = static(n_epochs=20, validate_every=2, patience=2).fit(
-        submodels, ROWS, valid=world.held_out, seed=1
-    )
+    state, facts = static(n_epochs=20, validate_every=2, patience=2).fit(submodels, ROWS, valid=world.held_out, seed=1)
     curve = facts["validation"]
     assert isinstance(curve, list)
     best = max(value for _, value in curve)

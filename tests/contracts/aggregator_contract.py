@@ -107,9 +107,7 @@ class AggregatorContract(ScorerContract):
     def test_another_seed_gives_another_aggregate_where_anything_is_learned(self) -> None:
         submodels, rows = self.submodels(), checkerboard().train
         aggregator = self.make()
-        found = {
-            fingerprint.of_tensors(aggregator.fit(submodels, rows, valid=None, seed=seed)[0]) for seed in range(3)
-        }
+        found = {fingerprint.of_tensors(aggregator.fit(submodels, rows, valid=None, seed=seed)[0]) for seed in range(3)}
         assert len(found) == (3 if aggregator.learns else 1)
 
     def test_whether_anything_is_learned_is_told_beforehand(self) -> None:

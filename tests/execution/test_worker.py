@@ -13,6 +13,7 @@ from receraser.execution.environment import recorded
 from receraser.execution.messages import Message, pack_task, read_message, unpack_result, write_message
 from receraser.execution.task import Task, run_task, submodel_task
 from receraser.execution.worker import serve
+from receraser.training.kernels import use_threads
 from tests.contracts.executor_contract import digest, digests, tasks
 from tests.contracts.worlds import checkerboard
 
@@ -78,7 +79,6 @@ def test_the_threads_of_a_task_change_nothing() -> None:
         counts.append(n)
         use_threads(n)
 
-    use_threads = worker.use_threads
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worker, "use_threads", counted)
         one, two, many = (results(*(asked(task, threads) for task in tasks())) for threads in (1, 2, 64))

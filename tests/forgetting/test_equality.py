@@ -75,7 +75,7 @@ def test_every_method_and_every_model_is_among_them() -> None:
 
 @each
 @given(story=stories(), backwards=st.booleans())
-@settings(max_examples=8)
+@settings(max_examples=6)
 def test_forgetting_equals_never_having_seen(combination: Combination, story: Story, backwards: bool) -> None:
     engine, book = fitted(combination, story, Here(backwards=backwards))
     live(story, engine, book)
@@ -88,7 +88,7 @@ def test_forgetting_equals_never_having_seen(combination: Combination, story: St
 
 @each_partition
 @given(story=stories(), order=st.randoms(use_true_random=False))
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_a_batch_is_its_requests_one_by_one_in_any_order(
     combination: Combination, story: Story, order: random.Random
 ) -> None:
@@ -115,7 +115,7 @@ def test_a_batch_is_its_requests_one_by_one_in_any_order(
 
 @each_partition
 @given(story=stories(adds=False), new=rows(least=1, most=8))
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_rows_that_come_and_go_leave_no_trace(combination: Combination, story: Story, new: frozenset[Pair]) -> None:
     engine, book = fitted(combination, story)
     live(story, engine, book)
@@ -129,7 +129,7 @@ def test_rows_that_come_and_go_leave_no_trace(combination: Combination, story: S
     assert differences(engine, book.fresh()) == []
 
 
-@each
+@pytest.mark.parametrize("combination", EVERY_METHOD, ids=str)
 @given(story=stories(adds=False), request=requests())
 @settings(max_examples=3)
 def test_forgetting_is_the_same_after_a_rebuild(combination: Combination, story: Story, request: ForgetRequest) -> None:

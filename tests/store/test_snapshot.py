@@ -18,6 +18,7 @@ from receraser.state import State
 from receraser.store import directory
 from receraser.store import snapshot as snapshot_module
 from receraser.store.directory import DirectoryStore
+from receraser.store.encoding import encode_rows
 from receraser.store.snapshot import Snapshot, read_snapshot, write_snapshot
 from tests.store.conftest import SHARDS, changed, fitted_shard, snapshot_of, state_of
 from tests.store.test_directory import names, write_manifest
@@ -142,11 +143,10 @@ def test_files_of_unchanged_shards_are_not_even_encoded(store: DirectoryStore, m
     """So that their names stay, also where another version would write the same rows in another way."""
     held = read_snapshot(store)
     encoded: list[int] = []
-    encode = snapshot_module.encode_rows
 
     def counted(rows: Interactions) -> bytes:
         encoded.append(len(rows))
-        return encode(rows)
+        return encode_rows(rows)
 
     monkeypatch.setattr(snapshot_module, "encode_rows", counted)
     publish(store, replace(held, state=changed(held.state, 1, 7.0)))
@@ -291,11 +291,12 @@ KEYS = [
     *("config", "digest", "level", "inherited", "pseudonyms", "shards", "landmarks", "aggregate", "titles"),
     *("environment", "seconds", "files", "previous"),
 ]
+VALUES: list[object] = ["missing", None, 3, []]
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [(key, value) for key in KEYS for value in ("missing", None, 3, []) if (key, value) != ("previous", None)],
+    [(key, value) for key in KEYS for value in VALUES if (key, value) != ("previous", None)],
 )
 def test_a_manifest_that_does_not_fit_is_refused(store: DirectoryStore, key: str, value: object) -> None:
     body = store.manifest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -32,10 +33,12 @@ def add(
     from receraser.cli.reading import describe, read_for
 
     read = read_for(data, columns=columns, min_rating=min_rating, skip_bad_rows=skip_bad_rows)
+    started = time.perf_counter()
     opened = nullcontext(open_store(store, keys)) if dry_run else changing_store(store, keys, keep_old=keep_old)
     with opened as engine, Bar("starting a worker") as bar:
+        reading = time.perf_counter() - started
         report = engine.add(read.interactions, dry_run=dry_run, progress=bar.update)
-    seconds = dict(engine.seconds)
+    seconds = {"read": reading, **engine.seconds}
     seconds["total"] = sum(seconds.values())
     if as_json:
         print_json(
@@ -62,8 +65,8 @@ def add(
     of_all = f"{len(report.shards_retrained)} of {count(len(engine.shards), 'shard')} ({shards})"
     if dry_run:
         about = report.estimated_seconds
-        time = "" if about is None else f", about {about:.1f} s by the last fit"
-        say(f"would add {count(report.rows_added, 'row')} and retrain {of_all}{time}")
+        cost = "" if about is None else f", about {about:.1f} s by the last fit"
+        say(f"would add {count(report.rows_added, 'row')} and retrain {of_all}{cost}")
         return
     for stage, value in seconds.items():
         say(f"  {stage:<10} {value:8.2f} s")

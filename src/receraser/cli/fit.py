@@ -100,7 +100,9 @@ def fit(
         }
         named |= {"--partition": partition, "--aggregation": aggregation, "--shards": shards, "--dim": dim}
         named |= {"--seed": seed, "--device": device, "--config": config, "--embeddings": embeddings}
-        _only_an_export([name for name, value in (named | {"--set": settings or None}).items() if value is not None])
+        named |= {"--set": settings or None, "--columns": columns, "--min-rating": min_rating}
+        named |= {"--skip-bad-rows": skip_bad_rows or None}
+        _only_an_export([name for name, value in named.items() if value is not None])
         _fit_export(from_export, store, keys, replace=replace, dry_run=dry_run, as_json=as_json)
         return
     if data is None:

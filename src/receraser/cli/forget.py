@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -54,8 +55,10 @@ def forget(
     if not (user or item or interaction or requests is not None):
         raise UsageError("name what is to be forgotten: --user, --item, --interaction or --requests")
     request = _request(user, item, interaction, requests)
+    started = time.perf_counter()
     opened = nullcontext(open_store(store, keys)) if dry_run else changing_store(store, keys, keep_old=keep_old)
     with opened as engine:
+        reading = time.perf_counter() - started
         planned = engine.forget_request(request, dry_run=True)
         _say_what_is_unknown(planned.unknown, len(request))
         if strict and planned.unknown:
@@ -65,7 +68,7 @@ def forget(
         if planned.shards_retrained and not dry_run:
             with Bar("starting a worker") as bar:
                 report = engine.forget_request(request, progress=bar.update)
-    seconds = dict(engine.seconds)
+    seconds = {"read": reading, **engine.seconds}
     seconds["total"] = sum(seconds.values())
     if as_json:
         print_json(_document(engine, report, seconds, dry_run=dry_run))
@@ -134,8 +137,8 @@ def _say(report: ForgetReport, seconds: dict[str, float], engine: Engine, store:
     of_all = f"{len(report.shards_retrained)} of {count(len(engine.shards), 'shard')} ({shards})"
     if dry_run:
         about = report.estimated_seconds
-        time = "" if about is None else f", about {about:.1f} s by the last fit"
-        say(f"would forget {rows} and retrain {of_all}{time}")
+        cost = "" if about is None else f", about {about:.1f} s by the last fit"
+        say(f"would forget {rows} and retrain {of_all}{cost}")
         return
     for stage, value in seconds.items():
         say(f"  {stage:<10} {value:8.2f} s")

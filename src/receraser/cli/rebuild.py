@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -25,18 +26,20 @@ def rebuild(
 ) -> None:
     """Fit a store again, from its surviving rows alone.
 
-    A new partition and new weights. For partitions that look at the data this takes away what the assignment remembered of forgotten rows; and it moves
-    a store to the environment of today.
+    A new partition and new weights. For partitions that look at the data this takes away what the assignment remembered
+    of forgotten rows; and it moves a store to the environment of today.
     """
     from receraser.cli.opening import changing_store, open_store
     from receraser.cli.reading import read_embeddings_for
 
+    started = time.perf_counter()
     opened = nullcontext(open_store(store, keys)) if dry_run else changing_store(store, keys)
     with opened as engine, Bar("starting a worker") as bar:
+        reading = time.perf_counter() - started
         before = engine.level
         if not dry_run:
             engine.rebuild(embeddings=read_embeddings_for(embeddings), progress=bar.update)
-    seconds = dict(engine.seconds)
+    seconds = {"read": reading, **engine.seconds}
     seconds["total"] = sum(seconds.values())
     if as_json:
         told = {"dry_run": True} if dry_run else {}

@@ -183,6 +183,7 @@ def _shard(config: EngineConfig, number: int, listed: Mapping[str, object], get)
         seconds=None if seconds is None else float(str(seconds)),
         files=dict(files),
     )
+    _check_digest(one.report.digest, _typed(listed, "digest", str))
     if any(listed[key] != value for key, value in vars(one.report).items()):
         raise ValueError(f"what is said of shard {number}")
     return one
