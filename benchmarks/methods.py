@@ -139,7 +139,8 @@ def report(folder: Path) -> str:
         "",
         "Means over seeds ± half the range, on the test rows; settings and epochs were chosen on the validation rows",
         "(`search-shards-ml-1m.md`). `share`: of our own retrain of the same model. `balance`: largest shard over the",
-        "mean, in rows. The paper's figures come from code that stopped on the test rows. Written by",
+        "mean, in rows. sisa and grapheraser have submodel settings that were chosen for InBP shards; theirs were not",
+        "searched. The paper's figures come from code that stopped on the test rows. Written by",
         "`python -m benchmarks.methods --report` from the JSON files beside this page, which hold every run.",
     ]
     for model in ("wmf", "bpr", "lightgcn"):

@@ -10,6 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from receraser.cli.main import app
+from receraser.engine import Engine
+from receraser.execution.local import LocalExecutor
+from tests.cli.conftest import KeptWorkers
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -17,6 +20,12 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *s
 
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def workers_that_are_there(monkeypatch: pytest.MonkeyPatch, worker: LocalExecutor) -> None:
+    """Code and commands use one worker for all: starting new ones takes seconds each time."""
+    monkeypatch.setattr("receraser.fitting.LocalExecutor", lambda *_: KeptWorkers(worker))
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: str(p.relative_to(ROOT)))
@@ -27,10 +36,13 @@ def test_python_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         exec(compile(block, str(page), "exec"), names)
 
 
-def test_the_readme_recommends_five_films(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_readme_recommends_and_forgets(capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = blocks(ROOT / "README.md", "python")
+    assert len(block.splitlines()) <= 7
     exec(block, {})
-    assert len(capsys.readouterr().out.splitlines()) == 5
+    films, report = capsys.readouterr().out.splitlines()
+    assert films.count("The ") == 3
+    assert report.startswith("ForgetReport(rows_removed=")
 
 
 def test_the_commands_of_the_readme_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,10 +53,12 @@ def test_the_commands_of_the_readme_work(tmp_path: Path, monkeypatch: pytest.Mon
         for line in block.splitlines()
         if line.startswith("receraser ")
     ]
-    assert [command[1] for command in commands] == ["data", "fit", "recommend", "evaluate", "inspect"]
+    assert [command[1] for command in commands] == ["data", "fit", "recommend", "evaluate", "forget", "export", "fit"]
     for command in commands:
         result = CliRunner().invoke(app, command[1:])
         assert result.exit_code == 0, (command, result.output)
+    digests = [Engine.load(folder).digest for folder in ("my-store", "fresh")]
+    assert digests[0] == digests[1], "a fresh fit of the export"
 
 
 def test_the_readme_names_the_two_commands_and_the_makefile_has_them() -> None:

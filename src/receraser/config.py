@@ -130,7 +130,7 @@ def resolve(config: EngineConfig, texts: Mapping[str, str] | None = None) -> Eng
     """
     from receraser.models.factors import torch_device
 
-    config = _combined(config)
+    config = combined(config)
     config = dataclasses.replace(config, device=torch_device(config.device).type)
     given = _by_part(texts or {})
     chosen = {key: _chosen(config, key, given[what]) for key, (what, _) in _PARTS.items()}
@@ -151,7 +151,7 @@ def _part(config: EngineConfig, what: str) -> settings.Part:
     return settings.make(_registry(what), what, *part_settings(config, what))
 
 
-def _combined(config: EngineConfig) -> EngineConfig:
+def combined(config: EngineConfig) -> EngineConfig:
     """Fill in partition, aggregation and number of shards by the method, or by each other."""
     partition, aggregation = config.partition, config.aggregation
     if config.method and config.method != CUSTOM:

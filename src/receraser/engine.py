@@ -29,7 +29,7 @@ from receraser.data.ids import IdMap, id_text, key_check, pseudonyms
 from receraser.data.interactions import Interactions
 from receraser.erasure.plan import estimated_seconds, plan
 from receraser.erasure.request import ForgetRequest
-from receraser.errors import KeyMismatchError, UsageError
+from receraser.errors import KeyMismatchError, StoreError, UsageError
 from receraser.evaluation import Evaluation, evaluate
 from receraser.fitting import Fitting
 from receraser.keys import PUBLIC_KEY
@@ -45,6 +45,15 @@ from receraser.store.export import Export, read_export, write_export
 from receraser.store.snapshot import Snapshot, read_snapshot, write_snapshot
 
 __all__ = ["AddReport", "Engine", "ForgetReport", "Recommendation"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Published:
+    """What an engine was last read from or published as: a store's folder, its version then, the state."""
+
+    path: Path
+    version: str
+    state: State
 
 
 @dataclass(frozen=True)
@@ -130,6 +139,8 @@ class Engine:
         chosen = model if model is not None else WMF()
         own = settings.values(chosen)
         device = str(own.pop("device"))
+        if partitioner is not None and shards not in (0, partitioner.n_shards):
+            raise UsageError(f"{shards} shards were asked for, but the partitioner makes {partitioner.n_shards}")
         self.config = EngineConfig(
             method=method,
             model=chosen.name,
@@ -149,6 +160,7 @@ class Engine:
         self._public_key = key == PUBLIC_KEY
         self._executor = executor
         self._fitted: State | None = None
+        self._published: _Published | None = None
 
     @classmethod
     def from_config(
@@ -232,13 +244,6 @@ class Engine:
             dict(zip(embeddings.users, pseudonyms(embeddings.users, self._own_key()), strict=True))
         )
 
-    def _pseudonymous_vectors(self, embeddings: Embeddings | None) -> Embeddings | None:
-        if embeddings is None:
-            return None
-        return embeddings.renamed(
-            dict(zip(embeddings.users, pseudonyms(embeddings.users, self._own_key()), strict=True))
-        )
-
     # ------------------------------------------------------------------ forget, add
 
     def forget(
@@ -253,8 +258,8 @@ class Engine:
         """Forget whole users, whole items or single interactions; the affected shards are retrained from nothing.
 
         What is left is, bit for bit, what a fresh fit on the survivors gives (given the same assignment to shards,
-        where the partition looked at the data: see `level`). The engine changes in memory; `save` publishes it, and
-        `Engine.changing` does both on a store.
+        where the partition looked at the data: see `level`). The engine changes in memory; on a store use
+        `Engine.changing`, which publishes what changed and destroys what was there.
         """
         request = ForgetRequest.of(users, items, interactions)
         return self.forget_request(request, dry_run=dry_run, progress=progress)
@@ -359,8 +364,9 @@ class Engine:
 
     @property
     def level(self) -> str:
-        """What holds of the state: L0 to L3 (docs/forgetting.md)."""
-        return self._state().level
+        """What holds of the state, L0 to L3 (docs/forgetting.md); at most L2 while a store still holds another one."""
+        state, then = self._state(), self._published
+        return state.level if then is None or then.state is state else min(state.level, "L2")
 
     @property
     def shards(self) -> list[ShardReport]:
@@ -390,16 +396,37 @@ class Engine:
     # ------------------------------------------------------------------ save, load, export
 
     def save(self, folder: str | Path, *, replace: bool = False) -> None:
-        """Publish the fitted engine as a store; an existing one is refused, or destroyed with `replace`."""
+        """Publish the fitted engine as a store; an existing one is refused, or destroyed with `replace`.
+
+        Refused too if the engine was read from this store and somebody else has changed it since: rows that were
+        forgotten meanwhile would come back.
+        """
         state = dataclasses.replace(self._state(), kept_old=False)  # that was of the store it was read from
         store = DirectoryStore(Path(folder))
         started = time.perf_counter()
         store.check_free(replace=replace)
         with store.writing():
             store.check_free(replace=replace)  # again, now that nobody else can write
-            write_snapshot(store, self._snapshot(state))
-        self._fitted = state
+            self._check_not_stale(store)
+            self._publish(store, state)
         self.seconds["publish"] = time.perf_counter() - started
+
+    def _publish(self, store: DirectoryStore, state: State, *, keep_old: bool = False) -> None:
+        """Make a state the content of a store, whose lock is held."""
+        write_snapshot(store, self._snapshot(state), keep_old=keep_old)
+        self._fitted = state
+        self._published = _Published(store.path.resolve(), store.version(), state)
+
+    def _check_not_stale(self, store: DirectoryStore) -> None:
+        """Raise if the engine was read from this store and the store has changed since."""
+        then = self._published
+        if then is None or then.path != store.path.resolve() or not store.exists():
+            return
+        if store.version() != then.version:
+            raise StoreError(
+                f"the store in {store.path} has changed since it was opened here, and publishing would undo that; open "
+                "it again (Engine.changing opens, changes and publishes under one lock)"
+            )
 
     def _snapshot(self, state: State) -> Snapshot:
         return Snapshot(state, self._titles(), self._key_check, self._public_key)
@@ -410,8 +437,11 @@ class Engine:
         return {item: title for item, title in self.titles.items() if item in items}
 
     @classmethod
-    def load(cls, folder: str | Path, *, key: bytes = PUBLIC_KEY, executor: Executor | None = None) -> Self:
-        """Open a store; every file is checked, and the digest computed anew."""
+    def load(cls, folder: str | Path, *, key: bytes | None = PUBLIC_KEY, executor: Executor | None = None) -> Self:
+        """Open a store; every file is checked, and the digest computed anew.
+
+        Without its key (None) a store can be looked at, exported and rebuilt; nobody can be asked for by their id.
+        """
         engine = cls(key=key, executor=executor)
         engine._open(DirectoryStore(Path(folder)))
         return engine
@@ -419,12 +449,16 @@ class Engine:
     def _open(self, store: DirectoryStore) -> State:
         """Take over what a store holds."""
         snapshot = read_snapshot(store)
-        if snapshot.key_check != self._key_check:
+        if self._key is None and snapshot.public_key:
+            self._key, self._key_check = PUBLIC_KEY, key_check(PUBLIC_KEY)
+        if self._key is not None and snapshot.key_check != self._key_check:
             which = _which_key(snapshot.public_key, self._own_key())
             raise KeyMismatchError(f"the store in {store.path} was made with {which}")
+        self._key_check, self._public_key = snapshot.key_check, snapshot.public_key
         self.config = snapshot.state.config
         self.titles = dict(snapshot.titles)
         self._fitted = snapshot.state
+        self._published = _Published(store.path.resolve(), snapshot.version, snapshot.state)
         return snapshot.state
 
     @classmethod
@@ -433,7 +467,7 @@ class Engine:
         cls,
         folder: str | Path,
         *,
-        key: bytes = PUBLIC_KEY,
+        key: bytes | None = PUBLIC_KEY,
         executor: Executor | None = None,
         keep_old: bool = False,
     ) -> Iterator[Self]:
@@ -462,8 +496,7 @@ class Engine:
             if engine._state() is before:
                 return
             started = time.perf_counter()
-            engine._fitted = dataclasses.replace(engine._state(), kept_old=keep_old)
-            write_snapshot(store, engine._snapshot(engine._fitted), keep_old=keep_old)
+            engine._publish(store, dataclasses.replace(engine._state(), kept_old=keep_old), keep_old=keep_old)
             engine.seconds["publish"] = time.perf_counter() - started
 
     def export(self, folder: str | Path) -> None:
@@ -485,7 +518,7 @@ class Engine:
     @classmethod
     def fit_export(
         cls,
-        folder: str | Path,
+        source: str | Path | Export,
         *,
         key: bytes | None = None,
         executor: Executor | None = None,
@@ -496,11 +529,11 @@ class Engine:
         A data-independent partition is computed anew; the assignment of any other is taken from the export, and the
         level says so. No key is needed: users go by pseudonyms already and are not hashed again.
         """
-        export = read_export(Path(folder))
+        export = source if isinstance(source, Export) else read_export(Path(source))
         if key is None and export.public_key:
             key = PUBLIC_KEY
         if key is not None and key_check(key) != export.key_check:
-            raise KeyMismatchError(f"the export in {folder} was made with {_which_key(export.public_key, key)}")
+            raise KeyMismatchError(f"the export was made with {_which_key(export.public_key, key)}")
         engine = cls(key=key, executor=executor)
         engine.config = export.config
         engine._key_check, engine._public_key = export.key_check, export.public_key

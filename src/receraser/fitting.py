@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from receraser.aggregation.registry import make_aggregator
 from receraser.config import EngineConfig, part_settings
@@ -20,6 +21,7 @@ from receraser.data.interactions import Interactions
 from receraser.errors import EnvironmentMismatchError
 from receraser.execution.local import LocalExecutor
 from receraser.execution.task import (
+    Result,
     Task,
     aggregation_task,
     partition_from,
@@ -69,12 +71,19 @@ class Fitting:
         self._n_tasks = n_tasks
         self._partitions = partitions
         self._progress = progress
+        self._prepared = False
         self._partitioner = make_partitioner(*part_settings(config, "partition"))
         self._aggregator = make_aggregator(*part_settings(config, "aggregation"))
 
     def __enter__(self) -> Self:
-        self._executor.prepare(self._toys(), max(1, self._n_tasks))
         return self
+
+    def _ready(self) -> Executor:
+        """Return the executor, prepared when it is first needed: on nobody's time."""
+        if not self._prepared:
+            self._executor.prepare(self._toys(), max(1, self._n_tasks))
+            self._prepared = True
+        return self._executor
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -96,7 +105,7 @@ class Fitting:
     @property
     def environment(self) -> Mapping[str, object]:
         """Where everything is computed."""
-        return self._executor.environment
+        return self._ready().environment
 
     def check_environment(self, expected: Mapping[str, object]) -> None:
         """Raise unless weights computed here fit beside those of a state computed elsewhere."""
@@ -118,20 +127,20 @@ class Fitting:
     ) -> Partition:
         """Assign every row to a shard."""
         seed = self.config.seed
-        with self._timed("partition"):
-            if not self._partitioner.remembers_data:
+        if not self._partitioner.remembers_data:
+            with self._timed("partition"):
                 return self._partitioner.assign(train, valid=valid, seed=seed)
-            task = partition_task(*part_settings(self.config, "partition"), seed, train, valid, embeddings)
-            return partition_from(self._run([task])[0], self.config.shards)
+        task = partition_task(*part_settings(self.config, "partition"), seed, train, valid, embeddings)
+        return partition_from(self._run("partition", [task])[0], self.config.shards)
 
-    def place(self, newcomers: Interactions, held: Interactions, partition: Partition) -> np.ndarray:
+    def place(self, newcomers: Interactions, held: Interactions, partition: Partition) -> NDArray[np.int32]:
         """Find the shards of rows that join those held."""
         seed = self.config.seed
-        with self._timed("partition"):
-            if not self._partitioner.remembers_data:
+        if not self._partitioner.remembers_data:
+            with self._timed("partition"):
                 return self._partitioner.place(newcomers, held=held, partition=partition, seed=seed)
-            task = placement_task(*part_settings(self.config, "partition"), seed, newcomers, held, partition)
-            return np.asarray(self._run([task])[0].arrays["shards"], dtype=np.int32)
+        task = placement_task(*part_settings(self.config, "partition"), seed, newcomers, held, partition)
+        return np.asarray(self._run("partition", [task])[0].arrays["shards"], dtype=np.int32)
 
     def submodels(self, shards: Sequence[Shard]) -> list[FittedShard]:
         """Fit one submodel per shard, each a pure function of its shard, the hyperparameters and its seed."""
@@ -140,8 +149,7 @@ class Fitting:
             submodel_task(name, hyperparameters, derive(self.config.seed, "shard", s.id), s.train, s.valid)
             for s in shards
         ]
-        with self._timed("submodels"):
-            results = self._run(tasks)
+        results = self._run("submodels", tasks)
         return [
             FittedShard.of(self.config, shard, result.arrays, facts=result.facts, seconds=result.seconds)
             for shard, result in zip(shards, results, strict=True)
@@ -151,14 +159,14 @@ class Fitting:
         self, shards: Sequence[FittedShard], train: Interactions, valid: Interactions | None
     ) -> tuple[Tensors, Mapping[str, object]]:
         """Learn what combines the submodels."""
+        if not self._aggregator.learns:
+            self.seconds["aggregate"] = 0.0
+            return {}, {}
         models = [one.model for one in shards]
-        with self._timed("aggregate"):
-            if not self._aggregator.learns:
-                return {}, {}
-            seed = derive(self.config.seed, "aggregation")
-            task = aggregation_task(*part_settings(self.config, "aggregation"), models, seed, train, valid)
-            result = self._run([task])[0]
-            return result.arrays, result.facts
+        seed = derive(self.config.seed, "aggregation")
+        task = aggregation_task(*part_settings(self.config, "aggregation"), models, seed, train, valid)
+        result = self._run("aggregate", [task])[0]
+        return result.arrays, result.facts
 
     def state(
         self,
@@ -171,7 +179,8 @@ class Fitting:
     ) -> State:
         """Fit the shards that are not kept, then the aggregation; return the state they make."""
         kept = kept or {}
-        missing = [partition.shard(k, train, valid) for k in range(partition.n_shards) if k not in kept]
+        with self._timed("partition"):
+            missing = [partition.shard(k, train, valid) for k in range(partition.n_shards) if k not in kept]
         fitted = {one.shard.id: one for one in self.submodels(missing)}
         shards = [kept[k] if k in kept else fitted[k] for k in range(partition.n_shards)]
         aggregate, facts = self.aggregate(shards, train, valid)
@@ -188,8 +197,10 @@ class Fitting:
             seconds={"aggregate": self.seconds["aggregate"]},
         )
 
-    def _run(self, tasks: Sequence[Task]):  # type: ignore[no-untyped-def]
-        return self._executor.run(tasks, progress=self._progress)
+    def _run(self, stage: str, tasks: Sequence[Task]) -> list[Result]:
+        executor = self._ready()
+        with self._timed(stage):
+            return executor.run(tasks, progress=self._progress)
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

@@ -131,8 +131,12 @@ class State:
 
     @property
     def level(self) -> str:
-        """What holds of this state: L3, L2 with an old one kept, L1 with an assignment that remembers."""
-        if self.inherited and PARTITIONS[self.config.partition].remembers_data:
+        """What holds of this state: L3; L2 with an old one kept; L1 with an assignment that remembers.
+
+        Vectors from a file are such a memory always: nobody knows which rows they were learned from.
+        """
+        from_file = self.config.partition_settings.get("embeddings") == "file"
+        if from_file or (self.inherited and PARTITIONS[self.config.partition].remembers_data):
             return "L1"
         return "L2" if self.kept_old else "L3"
 

@@ -56,7 +56,10 @@ def test_the_whole_story(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_for_people_and_without_a_folder(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "here").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr("receraser.cli.demo._EPOCHS", (1, 1))
     monkeypatch.setattr("receraser.cli.demo._fresh_digest", lambda store, folder: "another")
     done = cli("demo")
@@ -66,4 +69,5 @@ def test_for_people_and_without_a_folder(cli: Cli, monkeypatch: pytest.MonkeyPat
     assert "before (fit)" in done.out
     with pytest.raises(json.JSONDecodeError):
         json.loads(done.out)
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert [path.name for path in Path.cwd().iterdir()] == ["receraser-demo.png"], "the picture is kept"

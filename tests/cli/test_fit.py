@@ -7,9 +7,13 @@ import time
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from receraser.data.ids import pseudonyms
 from receraser.engine import Engine
+from receraser.keys import PUBLIC_KEY
+from receraser.methods import METHODS
 from receraser.store.directory import DirectoryStore
 from tests.cli.conftest import TITLES, Cli, Files
 from tests.contracts.worlds import checkerboard
@@ -67,6 +71,125 @@ def test_every_model_can_be_named(cli: Cli, files: Files, tmp_path: Path) -> Non
         assert done.json["model"] == model
 
 
+# ---------------------------------------------------------------------- shards
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_can_be_named(cli: Cli, files: Files, tmp_path: Path, method: str) -> None:
+    shards = 1 if method == "retrain" else 3
+    quick = ("--set", "partition.dim=3") if method in ("grapheraser", "receraser") else ()
+    done = cli(
+        "fit", files.train, "--store", tmp_path / "s", "--valid", files.valid, "--method", method, "--shards", shards,
+        *SMALL, *quick, "--json",
+    )  # fmt: skip
+    assert done.code == 0
+    found = done.json
+    assert list(found) == ["digest", "level", "method", "model", "shards", "seconds", "data"]
+    assert (found["level"], found["method"]) == ("L3", method)
+    reports = found["shards"]
+    assert isinstance(reports, list)
+    assert [list(one) for one in reports] == [["id", "rows", "users", "items", "digest"]] * shards
+    assert [one["id"] for one in reports] == list(range(shards))
+    assert sum(one["rows"] for one in reports) == len(checkerboard().train)
+    engine = Engine.load(tmp_path / "s")
+    assert reports == [vars(one) for one in engine.shards]
+    chosen = METHODS[method]
+    assert (engine.config.partition, engine.config.aggregation) == (chosen.partition, chosen.aggregation)
+
+
+def test_parts_of_ones_own_choice(cli: Cli, files: Files, tmp_path: Path) -> None:
+    done = cli(
+        "fit", files.train, "--store", tmp_path / "s", "--partition", "ubp", "--aggregation", "attention",
+        "--shards", 3, *SMALL, "--set", "partition.dim=3", "--set", "partition.slack=2",
+        "--set", "aggregation.n_epochs=1",
+    )  # fmt: skip
+    assert (done.code, done.out) == (0, "")
+    engine = Engine.load(tmp_path / "s")
+    assert engine.config.method == "custom"
+    assert engine.config.partition_settings["slack"] == 2.0
+    assert engine.config.aggregation_settings["n_epochs"] == 1
+    assert engine.config.hyperparameters["dim"] == 4
+    assert f"3 shards, the largest {engine.balance:.2f} x the mean" in done.err
+
+
+def test_a_part_instead_of_the_methods(cli: Cli, files: Files, tmp_path: Path) -> None:
+    """What was not named is the method's, or that of the method which shares what was."""
+
+    def chosen(*options: object) -> tuple[object, ...]:
+        found = cli("fit", files.train, "--store", tmp_path / "s", *options, "--dry-run", "--json").json["config"]
+        assert isinstance(found, dict)
+        return tuple(found[key] for key in ("method", "partition", "aggregation", "shards"))
+
+    assert chosen() == ("retrain", "whole", "alone", 1)
+    assert chosen("--method", "receraser") == ("receraser", "inbp", "attention", 10)
+    assert chosen("--method", "receraser", "--partition", "hash") == ("custom", "hash", "attention", 10)
+    assert chosen("--method", "receraser", "--aggregation", "mean", "--shards", 4) == ("custom", "inbp", "mean", 4)
+    assert chosen("--partition", "random", "--aggregation", "mean") == ("sisa", "random", "mean", 10)
+    assert chosen("--aggregation", "mean") == ("sisa", "random", "mean", 10)
+    assert chosen("--partition", "bekm") == ("grapheraser", "bekm", "static", 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--partition", "hash", "--aggregation", "mean"), True),
+        (("--partition", "ubp", "--aggregation", "static"), True),
+        (("--partition", "blpa", "--aggregation", "static"), True),
+        (("--method", "grapheraser"), True),
+        (("--method", "grapheraser", "--set", "partition.rows=nearer"), False),
+        (("--method", "grapheraser", "--shards", 1), False),
+        (("--method", "sisa"), False),
+        (("--partition", "ibp", "--aggregation", "mean"), False),
+        (("--partition", "hash", "--aggregation", "attention"), False),
+        ((), False),
+    ],
+)
+def test_what_a_combination_cannot_do_is_told(
+    cli: Cli, files: Files, tmp_path: Path, options: tuple[str, ...], told: bool
+) -> None:
+    """Where all rows of a user are in one shard, weights of shards change nobody's list."""
+    done = cli("fit", files.train, "--store", tmp_path / "s", *options, "--dry-run")
+    assert done.code == 0
+    notes = [line for line in done.err.splitlines() if line.startswith("note: ")]
+    assert [("all rows of a user are in one shard" in note) for note in notes] == [True] * told
+
+
+def test_neither_data_nor_an_export(cli: Cli, tmp_path: Path) -> None:
+    done = cli("fit", "--store", tmp_path / "s")
+    assert (done.code, done.message) == (2, "name a file of interactions, or an export with --from-export")
+
+
+def test_vectors_from_a_file(cli: Cli, files: Files, tmp_path: Path) -> None:
+    """A partition that divides the rows by vectors made elsewhere; users go by their own names in the file."""
+    world = checkerboard().train
+    side = {user: float(user[1:]) for user in world.users}
+    np.savez(
+        tmp_path / "vectors.npz",
+        users=np.array(list(side)),
+        user_vectors=np.array([[value % 2, 0.0] for value in side.values()]),
+        items=np.array(list(world.items)),
+        item_vectors=np.zeros((len(world.items), 2)),
+    )
+    fit = (
+        "fit",
+        files.train,
+        "--store",
+        tmp_path / "s",
+        *SMALL,
+        "--shards",
+        2,
+        "--embeddings",
+        tmp_path / "vectors.npz",
+    )
+    done = cli(*fit, "--partition", "ubp", "--json")
+    assert done.code == 0
+    engine = Engine.load(tmp_path / "s")
+    assert engine.config.partition_settings["embeddings"] == "file"
+    even, odd = (set(pseudonyms([u for u in side if side[u] % 2 == rest], PUBLIC_KEY)) for rest in (0, 1))
+    shards = [set(one.shard.train.users) for one in engine._state().shards]
+    assert sorted(shards, key=len) in ([even, odd], [odd, even])
+
+
 def test_a_configuration_and_what_is_changed_beside_it(cli: Cli, files: Files, tmp_path: Path) -> None:
     config = tmp_path / "mine.toml"
     config.write_text('model = "bpr"\nseed = 3\n[hyperparameters]\ndim = 9\nlearning_rate = 0.5\n')
@@ -91,7 +214,8 @@ def test_a_configuration_and_what_is_changed_beside_it(cli: Cli, files: Files, t
 def test_dry_run_changes_nothing(cli: Cli, files: Files, tmp_path: Path) -> None:
     done = cli("fit", files.train, "--store", tmp_path / "s", "--keys", tmp_path / "k", "--dry-run")
     assert (done.code, done.out) == (0, "")
-    assert f"would fit wmf (retrain) on cpu and publish it in {tmp_path / 's'}" in done.err
+    expected = f"would fit wmf (retrain: whole + alone, 1 shard) on cpu and publish it in {tmp_path / 's'}"
+    assert done.err.splitlines()[-1] == expected
     found = cli("fit", files.train, "--store", tmp_path / "s", "--dry-run", "--json").json
     assert list(found) == ["dry_run", "config", "rows", "data"]
     assert list(tmp_path.iterdir()) == []
@@ -102,11 +226,30 @@ def test_dry_run_changes_nothing(cli: Cli, files: Files, tmp_path: Path) -> None
     [
         (["--model", "wmff"], "unknown model 'wmff': did you mean 'wmf'? (known: bpr, lightgcn, wmf)"),
         (["--method", "retrian"], "unknown method 'retrian': did you mean 'retrain'?"),
+        (["--partition", "upb"], "unknown partition 'upb': did you mean 'ubp'?"),
+        (["--aggregation", "meen"], "unknown aggregation 'meen': did you mean 'mean'?"),
+        (["--shards", "2"], "2 shards were asked for, but the method retrain is one shard; choose another method"),
+        (["--method", "sisa", "--shards", "0"], "--shards 0: expected at least 1"),
+        (["--method", "sisa", "--shards", "-1"], "shards is -1; expected 1 to 10,000"),
+        (["--method", "sisa", "--shards", "10001"], "shards is 10001; expected 1 to 10,000"),
+        (["--partition", "hash", "--aggregation", "alone"], "the aggregation alone takes a single submodel"),
+        (
+            ["--method", "receraser", "--set", "partition.slak=2"],
+            "the partition inbp has no setting 'slak': did you mean",
+        ),
+        (
+            ["--method", "receraser", "--set", "partition.slack=0.5"],
+            "inbp: slack is 0.5; expected a number of at least 1",
+        ),
+        (["--method", "sisa", "--set", "partition.n_shards=3"], "the partition random has no setting 'n_shards'"),
+        (["--method", "sisa", "--set", "aggregation.n_epochs=3"], "the aggregation mean has no setting 'n_epochs'"),
+        (["--embeddings", "vectors.npz"], "the partition whole has no setting 'embeddings'"),
+        (["--method", "receraser", "--embeddings", "vectors.npz"], "vectors.npz: the file cannot be read"),
         (["--device", "gpu"], "unknown device 'gpu': expected cpu, cuda or auto"),
         (["--dim", "-1"], "wmf: dim is -1; expected a number of at least 1"),
         (["--set", "dim=-1"], "wmf: dim is -1; expected a number of at least 1"),
         (["--set", "dim=abc"], "dim=abc: expected a whole number"),
-        (["--set", "dimm=3"], "wmf has no hyperparameter 'dimm': did you mean 'dim'?"),
+        (["--set", "dimm=3"], "the model wmf has no setting 'dimm': did you mean 'dim'?"),
         (["--set", "n_epochs=1e3"], "n_epochs=1e3: expected a whole number"),
         (["--set", "dim"], "--set 'dim': expected KEY=VALUE, as in --set dim=32"),
         (["--set", "=3"], "--set '=3': expected KEY=VALUE, as in --set dim=32"),

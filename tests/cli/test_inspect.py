@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from receraser.engine import Engine
+from receraser.execution.local import LocalExecutor
 from tests.cli.conftest import Cli, Files
+from tests.cli.sharded import SHARDS, fitted
+from tests.contracts.worlds import checkerboard
 
 
 @pytest.fixture
@@ -30,7 +33,10 @@ def test_what_people_see(cli: Cli, files: Files) -> None:
     assert (done.code, done.err) == (0, "")
     engine = Engine.load(files.store)
     lines = dict(line.split(maxsplit=1) for line in done.out.splitlines() if line[:1].isalpha())
-    assert lines["method"] == "retrain (level L3)"
+    assert lines["method"] == "retrain: whole + alone"
+    assert lines["level"] == "L3"
+    assert lines["partition"] == "shards=1"
+    assert lines["aggregation"] == "nothing to set"
     assert lines["model"] == "wmf on cpu, seed 7"
     assert "dim=4" in lines["settings"]
     assert lines["digest"] == engine.digest
@@ -40,6 +46,58 @@ def test_what_people_see(cli: Cli, files: Files) -> None:
     assert [cell.strip() for cell in done.out.splitlines()[-1].split("│")] == [
         "0", "192", "24", "20", engine.shards[0].digest[:16]
     ]  # fmt: skip
+
+
+def test_a_store_in_shards(cli: Cli, files: Files, tmp_path: Path, worker: LocalExecutor) -> None:
+    store = tmp_path / "driven"
+    fitted("driven", worker).save(store)
+    engine = Engine.load(store)
+
+    def seen() -> tuple[dict[str, str], list[str]]:
+        done = cli("inspect", "--store", store)
+        assert (done.code, done.err) == (0, "")
+        text = done.out.splitlines()
+        return dict(line.split(maxsplit=1) for line in text if line[:1].isalpha()), text
+
+    lines, text = seen()
+    assert lines["method"] == "custom: ubp + attention"
+    assert lines["level"] == "L3"
+    assert lines["partition"].startswith(f"shards={SHARDS}, capacity=interactions, dim=3")
+    assert "attention_dim=3" in lines["aggregation"]
+    assert lines["validation"] == f"{len(checkerboard().held_out)} rows"
+    rows = [[cell.strip() for cell in line.split("│")] for line in text if "│" in line]
+    assert rows == [
+        [str(one.id), str(one.rows), str(one.users), str(one.items), one.digest[:16]] for one in engine.shards
+    ]
+    assert text[-1] == f"largest shard: {engine.balance:.2f} x the mean"
+    with Engine.changing(store, executor=worker) as opened:
+        opened.forget(users=["u03"])
+    assert seen()[0]["level"] == (
+        "L1 (the assignment to shards dates from before the last change; receraser rebuild makes it L3)"
+    )
+    with Engine.changing(store, executor=worker, keep_old=True) as opened:
+        opened.forget(users=["u05"])
+    assert seen()[0]["level"].endswith("makes it L3); the state before the last change is kept")
+    document = cli("inspect", "--store", store, "--json").json
+    assert (document["level"], document["digest"]) == ("L1", opened.digest)
+    previous = document["previous"]
+    assert isinstance(previous, dict)
+    assert set(previous) == {"manifest", "files"}
+
+
+def test_every_file_of_a_store_in_shards_is_checked(cli: Cli, tmp_path: Path, worker: LocalExecutor) -> None:
+    """Also those of a state that was kept."""
+    store = tmp_path / "s"
+    fitted("driven", worker).save(store)
+    with Engine.changing(store, executor=worker, keep_old=True) as opened:
+        opened.forget(users=["u03"])
+    for path in sorted((store / "files").iterdir()):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1])
+        done = cli("inspect", "--store", store)
+        assert done.code == 1
+        assert done.message == f"the store is damaged: the content of {path} is not what it was written with"
+        path.write_bytes(whole)
 
 
 def test_every_file_is_checked(cli: Cli, store: Path) -> None:

@@ -100,8 +100,13 @@ def test_vectors_from_a_file(cli: Cli, files: Files, tmp_path: Path) -> None:
     """They go by the users' own names, as for fit."""
     rng = np.random.default_rng(1)
     users, items = list(WORLD.train.users), list(WORLD.train.items)
-    vectors = {"user_vectors": rng.random((len(users), 3)), "item_vectors": rng.random((len(items), 3))}
-    np.savez(tmp_path / "vectors.npz", users=np.array(users), items=np.array(items), **vectors)
+    np.savez(
+        tmp_path / "vectors.npz",
+        users=np.array(users),
+        user_vectors=rng.random((len(users), 3)),
+        items=np.array(items),
+        item_vectors=rng.random((len(items), 3)),
+    )
     store = tmp_path / "s"
     fit = cli("fit", files.train, "--store", store, *DRIVEN, "--embeddings", tmp_path / "vectors.npz", "--json")
     assert fit.code == 0, fit.err

@@ -215,6 +215,19 @@ def test_the_last_row_of_an_item(combination: Combination) -> None:
         assert differences(engine, fitted(combination)[0]) == []
 
 
+@each_partition
+def test_an_item_that_is_called_like_somebodys_pseudonym(combination: Combination) -> None:
+    """Users and items do not know each other's names: the one may vanish while the other stays."""
+    called = pseudonym("u02")
+    pairs = [*WORLD.train.pairs(), ("u00", called), ("u04", called), ("u05", called)]
+    for request in (ForgetRequest.of(users=["u02"]), ForgetRequest.of(items=[called])):
+        engine = combination.engine().fit(rows_of(pairs), valid=WORLD.held_out)
+        book = Book(combination, engine, pairs, WORLD.held_out.pairs())
+        assert told(engine.forget_request(request)) == book.forget(request)
+        assert differences(engine, book.fresh()) == []
+        assert (called in engine.items, engine.knows("u02")) == (bool(request.users), bool(request.items))
+
+
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=str)
 @pytest.mark.parametrize("valid", [True, False], ids=["valid", "no valid"])
 def test_everything(combination: Combination, valid: bool, tmp_path: Path) -> None:

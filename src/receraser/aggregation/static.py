@@ -1,8 +1,9 @@
 """`Static`: GraphEraser's aggregation (Chen et al. 2022): one learned weight per submodel, whatever is predicted.
 
-Weights are non-negative, learned by the base model's loss of the weighted scores on the training rows, plus
-lambda |alpha|, and normalised to sum to one at the end. A weighted sum of scores is one inner product of longer vectors
-(the submodels' vectors side by side, the users' scaled by the weights), so the base model's own loss applies as it is.
+Weights are non-negative, learned by the base model's loss of the weighted scores on the training rows, plus lambda
+times the length of the vector of weights, and normalised to sum to one at the end. A weighted sum of scores is one
+inner product of longer vectors (the submodels' vectors side by side, the users' scaled by the weights), so the base
+model's own loss applies as it is.
 """
 
 from __future__ import annotations

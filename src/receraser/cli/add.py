@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +9,7 @@ import typer
 
 from receraser.cli import options
 from receraser.cli.console import Bar, count, print_json, say
+from receraser.cli.outcome import cost, rounded, say_published, shards_of
 
 __all__ = ["add"]
 
@@ -29,17 +28,14 @@ def add(
     as_json: options.AsJson = False,
 ) -> None:
     """Add interactions; only the shards they join are retrained."""
-    from receraser.cli.opening import changing_store, open_store
+    from receraser.cli.opening import opened
     from receraser.cli.reading import describe, read_for
 
     read = read_for(data, columns=columns, min_rating=min_rating, skip_bad_rows=skip_bad_rows)
-    started = time.perf_counter()
-    opened = nullcontext(open_store(store, keys)) if dry_run else changing_store(store, keys, keep_old=keep_old)
-    with opened as engine, Bar("starting a worker") as bar:
-        reading = time.perf_counter() - started
+    change = opened(store, keys, to_change=not dry_run, keep_old=keep_old)
+    with change as (engine, reading), Bar("starting a worker") as bar:
         report = engine.add(read.interactions, dry_run=dry_run, progress=bar.update)
     seconds = {"read": reading, **engine.seconds}
-    seconds["total"] = sum(seconds.values())
     if as_json:
         print_json(
             {
@@ -50,7 +46,7 @@ def add(
                 "rows_held": report.rows_held,
                 "valid_rows_moved": report.valid_rows_moved,
                 "shards_retrained": list(report.shards_retrained),
-                "seconds": {name: round(value, 4) for name, value in seconds.items()},
+                "seconds": rounded(seconds),
                 "estimated_seconds": report.estimated_seconds,
                 "data": describe(read.report),
             }
@@ -58,17 +54,10 @@ def add(
         return
     if report.rows_held:
         say(f"{count(report.rows_held, 'row')} held already")
+    rows, shards = count(report.rows_added, "row"), shards_of(engine, report.shards_retrained)
     if not report.rows_added:
         say(f"nothing to add: the store in {store} is as it was")
-        return
-    shards = ", ".join(str(one) for one in report.shards_retrained)
-    of_all = f"{len(report.shards_retrained)} of {count(len(engine.shards), 'shard')} ({shards})"
-    if dry_run:
-        about = report.estimated_seconds
-        cost = "" if about is None else f", about {about:.1f} s by the last fit"
-        say(f"would add {count(report.rows_added, 'row')} and retrain {of_all}{cost}")
-        return
-    for stage, value in seconds.items():
-        say(f"  {stage:<10} {value:8.2f} s")
-    say(f"added {count(report.rows_added, 'row')}; retrained {of_all}")
-    say(f"published in {store}, digest {engine.digest[:16]}..., level {engine.level}")
+    elif dry_run:
+        say(f"would add {rows} and retrain {shards}{cost(report.estimated_seconds)}")
+    else:
+        say_published(engine, store, seconds, f"added {rows}; retrained {shards}")

@@ -32,12 +32,13 @@ _SHARDS = 8
 _EPOCHS = (20, 8)  # of the submodels, of the aggregation
 _FRIENDS = 5  # of their circle, whose lists are compared
 _LIST = 8  # films shown
+_PICTURE = "receraser-demo.png"  # in the current folder, where no other was named
 _METRICS = ("recall@20", "ndcg@20", "precision@20")
 
 
 def demo(
     directory: Annotated[
-        Path | None, typer.Option("--dir", metavar="DIR", help="Keep the data, the store and the picture here.")
+        Path | None, typer.Option("--dir", metavar="DIR", help="Keep data, store and picture here.")
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -47,11 +48,11 @@ def demo(
     process which never saw that person gets the same bits.
     """
     if directory is not None:
-        _tell(directory, as_json)
+        _tell(directory, directory / "forgetting.png", as_json)
         return
     with tempfile.TemporaryDirectory(prefix="receraser-demo-") as folder:
-        _tell(Path(folder), as_json)
-    say("   All of it was temporary; --dir DIR keeps the data, the store and the picture.")
+        _tell(Path(folder), Path(_PICTURE), as_json)
+    say("   Data and store were temporary; --dir DIR keeps them too.")
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class _Story:
     group: str
 
 
-def _tell(folder: Path, as_json: bool) -> None:
+def _tell(folder: Path, picture: Path, as_json: bool) -> None:
     from receraser.cli.data import write_films
     from receraser.cli.picture import draw_forgetting
     from receraser.data.films import films
@@ -108,7 +109,6 @@ def _tell(folder: Path, as_json: bool) -> None:
     same = _fresh_digest(store, folder) == after.digest
     say(f"   {'yes' if same else 'NO'}: digest {after.digest}")
 
-    picture = folder / "forgetting.png"
     sizes = [shard.rows for shard in after.shards]
     draw_forgetting(picture, sizes, report.shards_retrained, before.seconds, after.seconds, shares)
     say("\n7. In numbers")

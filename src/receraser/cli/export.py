@@ -26,7 +26,7 @@ def export(
     """
     from receraser.cli.opening import open_store
 
-    engine = open_store(store, keys)
+    engine = open_store(store, keys, needs_key=False)
     rows = sum(shard.rows for shard in engine.shards)
     if not dry_run:
         with Bar("exporting"):

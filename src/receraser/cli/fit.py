@@ -12,6 +12,7 @@ import typer
 
 from receraser.cli import options
 from receraser.cli.console import Bar, count, print_json, say, warn
+from receraser.cli.outcome import rounded, say_published
 from receraser.errors import UsageError
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ def fit(
         return
     if data is None:
         raise UsageError("name a file of interactions, or an export with --from-export")
+    if shards == 0:  # to a configuration it means: by the method
+        raise UsageError("--shards 0: expected at least 1")
     overrides = options.pairs(settings) | ({} if dim is None else {"dim": str(dim)})
     if embeddings is not None:
         overrides |= {"partition.embeddings": "file"}
@@ -174,7 +177,7 @@ def _fit_export(folder: Path, store: Path, keys: Path | None, *, replace: bool, 
             print_json({"dry_run": True, "config": export.config.as_dict(), "rows": len(export.train)})
         return
     with Bar("starting a worker") as bar:
-        engine = Engine.fit_export(folder, key=None if keys is None else load_key(keys), progress=bar.update)
+        engine = Engine.fit_export(export, key=None if keys is None else load_key(keys), progress=bar.update)
     with Bar("publishing"):
         engine.save(store, replace=replace)
     _report(engine, {"read": read_seconds, **engine.seconds}, store, as_json, {})
@@ -182,15 +185,11 @@ def _fit_export(folder: Path, store: Path, keys: Path | None, *, replace: bool, 
 
 def _report(engine: Engine, seconds: dict[str, float], store: Path, as_json: bool, more: dict[str, object]) -> None:
     """Say what was fitted and how long it took."""
-    seconds["total"] = sum(seconds.values())
     if as_json:
         print_json(_document(engine, seconds) | more)
         return
-    for stage, value in seconds.items():
-        say(f"  {stage:<10} {value:8.2f} s")
-    if len(engine.shards) > 1:
-        say(f"{count(len(engine.shards), 'shard')}, the largest {engine.balance:.2f} x the mean")
-    say(f"published in {store}, digest {engine.digest[:16]}..., level {engine.level}")
+    balance = f"{count(len(engine.shards), 'shard')}, the largest {engine.balance:.2f} x the mean"
+    say_published(engine, store, seconds, *([balance] if len(engine.shards) > 1 else []))
 
 
 def _chosen(
@@ -200,18 +199,19 @@ def _chosen(
 
     Settings of a part that was replaced are of no use to the new one.
     """
-    from receraser.config import EngineConfig, load_config
+    from receraser.config import EngineConfig, combined, load_config
 
     base = EngineConfig() if source is None else load_config(source)
     if method is not None and method != base.method:
         base = dataclasses.replace(
             base, method=method, partition="", aggregation="", shards=0, partition_settings={}, aggregation_settings={}
         )
-    if model is not None and model != base.model:
-        base = dataclasses.replace(base, model=model, hyperparameters={})
-    if partition is not None and partition != base.partition:
+    parts = combined(dataclasses.replace(base, shards=0))
+    if model is not None and model != base.model:  # the aggregation's were chosen for the other model too
+        base = dataclasses.replace(base, model=model, hyperparameters={}, aggregation_settings={})
+    if partition is not None and partition != parts.partition:
         base = dataclasses.replace(base, partition=partition, partition_settings={})
-    if aggregation is not None and aggregation != base.aggregation:
+    if aggregation is not None and aggregation != parts.aggregation:
         base = dataclasses.replace(base, aggregation=aggregation, aggregation_settings={})
     return base
 
@@ -248,7 +248,8 @@ def _document(engine: Engine, seconds: dict[str, float]) -> dict[str, object]:
         "method": engine.config.method,
         "model": engine.config.model,
         "shards": [vars(shard) for shard in engine.shards],
-        "seconds": {name: round(value, 4) for name, value in seconds.items()},
+        "balance": round(engine.balance, 4),
+        "seconds": rounded(seconds),
     }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +9,7 @@ import typer
 
 from receraser.cli import options
 from receraser.cli.console import Bar, count, print_json, say, warn
+from receraser.cli.outcome import cost, rounded, say_published, shards_of
 
 if TYPE_CHECKING:
     from receraser.engine import Engine, ForgetReport
@@ -49,30 +48,27 @@ def forget(
     The shards that held their rows are retrained from nothing, the aggregation is fitted again, and the new state takes
     the place of the old one, which is destroyed.
     """
-    from receraser.cli.opening import changing_store, open_store
+    from receraser.cli.opening import opened
     from receraser.errors import UsageError
 
     if not (user or item or interaction or requests is not None):
         raise UsageError("name what is to be forgotten: --user, --item, --interaction or --requests")
     request = _request(user, item, interaction, requests)
-    started = time.perf_counter()
-    opened = nullcontext(open_store(store, keys)) if dry_run else changing_store(store, keys, keep_old=keep_old)
-    with opened as engine:
-        reading = time.perf_counter() - started
+    with opened(store, keys, to_change=not dry_run, keep_old=keep_old) as (engine, reading):
         planned = engine.forget_request(request, dry_run=True)
         _say_what_is_unknown(planned.unknown, len(request))
-        if strict and planned.unknown:
-            say("nothing was changed (--strict)")
-            raise typer.Exit(1)
+        refused = strict and bool(planned.unknown)
         report = planned
-        if planned.shards_retrained and not dry_run:
+        if planned.shards_retrained and not dry_run and not refused:
             with Bar("starting a worker") as bar:
                 report = engine.forget_request(request, progress=bar.update)
     seconds = {"read": reading, **engine.seconds}
-    seconds["total"] = sum(seconds.values())
     if as_json:
-        print_json(_document(engine, report, seconds, dry_run=dry_run))
-    else:
+        print_json(_document(engine, report, seconds, dry_run=dry_run or refused))
+    if refused:
+        say("nothing was changed (--strict)")
+        raise typer.Exit(1)
+    if not as_json:
         _say(report, seconds, engine, store, dry_run=dry_run)
 
 
@@ -116,7 +112,7 @@ def _document(engine: Engine, report: ForgetReport, seconds: dict[str, float], *
         "valid_rows_removed": report.valid_rows_removed,
         "shards_retrained": list(report.shards_retrained),
         "certificate": None,
-        "seconds": {name: round(value, 4) for name, value in seconds.items()},
+        "seconds": rounded(seconds),
         "estimated_seconds": report.estimated_seconds,
         "users_left_empty": report.users_left_empty,
         "items_left_empty": report.items_left_empty,
@@ -130,20 +126,14 @@ def _document(engine: Engine, report: ForgetReport, seconds: dict[str, float], *
 
 def _say(report: ForgetReport, seconds: dict[str, float], engine: Engine, store: Path, *, dry_run: bool) -> None:
     rows = f"{count(report.rows_removed, 'row')} and {count(report.valid_rows_removed, 'validation row')}"
-    shards = ", ".join(str(one) for one in report.shards_retrained)
+    shards = shards_of(engine, report.shards_retrained)
     if not report.shards_retrained:
         say(f"nothing to forget: the store in {store} is as it was")
-        return
-    of_all = f"{len(report.shards_retrained)} of {count(len(engine.shards), 'shard')} ({shards})"
-    if dry_run:
-        about = report.estimated_seconds
-        cost = "" if about is None else f", about {about:.1f} s by the last fit"
-        say(f"would forget {rows} and retrain {of_all}{cost}")
-        return
-    for stage, value in seconds.items():
-        say(f"  {stage:<10} {value:8.2f} s")
-    say(f"forgot {rows}; retrained {of_all}")
-    left = report.users_left_empty, report.items_left_empty
-    if any(left):
-        say(f"of {count(left[0], 'user')} and {count(left[1], 'item')} nothing is left")
-    say(f"published in {store}, digest {engine.digest[:16]}..., level {engine.level}")
+    elif dry_run:
+        say(f"would forget {rows} and retrain {shards}{cost(report.estimated_seconds)}")
+    else:
+        lines = [f"forgot {rows}; retrained {shards}"]
+        left = report.users_left_empty, report.items_left_empty
+        if any(left):
+            lines.append(f"of {count(left[0], 'user')} and {count(left[1], 'item')} nothing is left")
+        say_published(engine, store, seconds, *lines)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from receraser.cli import options
 from receraser.cli.console import Bar, count, print_json, print_lines, print_table, warn
+
+if TYPE_CHECKING:
+    from receraser.store.directory import DirectoryStore
 
 __all__ = ["inspect"]
 
@@ -19,21 +23,23 @@ def inspect(store: options.Store, as_json: options.AsJson = False) -> None:
     with Bar("checking the files"):
         held = read_snapshot(place)
         manifest = place.manifest()
+        _check_kept(place, manifest)
     strays = place.strays(manifest)
     if strays:
         what = f"{strays[0]} and {count(len(strays) - 1, 'more file')}" if len(strays) > 1 else strays[0]
         warn(f"{what} in {store}: no part of the store, left by an interrupted write or put there by somebody")
     if as_json:
-        print_json(manifest)
+        print_json({**manifest, "balance": round(held.state.partition.balance, 4), "strays": strays})
         return
     state = held.state
     config = state.config
+    level = min(state.level, "L2") if strays else state.level  # what was superseded may lie there still
     sizes: dict[str, int] = manifest["files"]  # type: ignore[assignment]
     key = "a public key: whoever guesses an id can recognise it" if held.public_key else "a secret key"
     kept = "; the state before the last change is kept" if state.kept_old else ""
     lines = {
         "method": f"{config.method}: {config.partition} + {config.aggregation}",
-        "level": f"{state.level}{_why(state.level)}{kept}",
+        "level": f"{level}{_why(level)}{kept}",
         "model": f"{config.model} on {config.device}, seed {config.seed}",
         "settings": _settings(config.hyperparameters),
         "partition": _settings({"shards": config.shards, **config.partition_settings}),
@@ -51,6 +57,14 @@ def inspect(store: options.Store, as_json: options.AsJson = False) -> None:
         print_lines([f"largest shard: {state.partition.balance:.2f} x the mean"])
 
 
+def _check_kept(place: DirectoryStore, manifest: Mapping[str, object]) -> None:
+    """Check the files of an earlier state, where one was kept."""
+    previous = manifest["previous"]
+    if isinstance(previous, Mapping):
+        for name in (previous["manifest"], *previous["files"]):
+            place.get(name)
+
+
 def _settings(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
@@ -59,5 +73,5 @@ def _why(level: str) -> str:
     """Say what a level below the highest means."""
     return {
         "L1": " (the assignment to shards dates from before the last change; receraser rebuild makes it L3)",
-        "L2": " (an earlier state was kept)",
+        "L2": " (files of another state are still there)",
     }.get(level, "")

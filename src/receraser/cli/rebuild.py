@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from receraser.cli import options
-from receraser.cli.console import Bar, print_json, say
+from receraser.cli.console import Bar, count, print_json, say
+from receraser.cli.outcome import rounded, say_published
 
 __all__ = ["rebuild"]
 
@@ -29,27 +28,27 @@ def rebuild(
     A new partition and new weights. For partitions that look at the data this takes away what the assignment remembered
     of forgotten rows; and it moves a store to the environment of today.
     """
-    from receraser.cli.opening import changing_store, open_store
+    from receraser.cli.opening import opened
     from receraser.cli.reading import read_embeddings_for
 
-    started = time.perf_counter()
-    opened = nullcontext(open_store(store, keys)) if dry_run else changing_store(store, keys)
-    with opened as engine, Bar("starting a worker") as bar:
-        reading = time.perf_counter() - started
+    with opened(store, keys, to_change=not dry_run, needs_key=False) as (engine, reading):
         before = engine.level
         if not dry_run:
-            engine.rebuild(embeddings=read_embeddings_for(embeddings), progress=bar.update)
+            with Bar("starting a worker") as bar:
+                engine.rebuild(embeddings=read_embeddings_for(embeddings), progress=bar.update)
     seconds = {"read": reading, **engine.seconds}
-    seconds["total"] = sum(seconds.values())
     if as_json:
-        told = {"dry_run": True} if dry_run else {}
-        times = {name: round(value, 4) for name, value in seconds.items()}
-        shards = [vars(shard) for shard in engine.shards]
-        print_json({**told, "digest": engine.digest, "level": engine.level, "shards": shards, "seconds": times})
-        return
-    if dry_run:
-        say(f"would fit {len(engine.shards)} shards again; the level is {before}, and would be L3")
-        return
-    for stage, value in seconds.items():
-        say(f"  {stage:<10} {value:8.2f} s")
-    say(f"published in {store}, digest {engine.digest[:16]}..., level {engine.level} (before: {before})")
+        print_json(
+            {
+                **({"dry_run": True} if dry_run else {}),
+                "digest": engine.digest,
+                "level": engine.level,
+                "shards": [vars(shard) for shard in engine.shards],
+                "balance": round(engine.balance, 4),
+                "seconds": rounded(seconds),
+            }
+        )
+    elif dry_run:
+        say(f"would fit {count(len(engine.shards), 'shard')} again; the level is {before}")
+    else:
+        say_published(engine, store, seconds, f"the level was {before}")

@@ -140,6 +140,24 @@ class Interactions:
         return cls.from_indices(users, items, np.concatenate(user_index), np.concatenate(item_index))
 
     @classmethod
+    def labelled(
+        cls,
+        users: Sequence[str],
+        items: Sequence[str],
+        user_index: NDArray[np.integer],
+        item_index: NDArray[np.integer],
+        labels: NDArray[np.int32],
+    ) -> tuple[Interactions, NDArray[np.int32]]:
+        """Make a table from rows in any order, each with a label; return it, and the labels in its order.
+
+        A row may not stand twice: it would have two labels.
+        """
+        made = cls.from_indices(users, items, user_index, item_index, labels.astype(np.float64))
+        if len(made) != len(labels) or made.timestamps is None:
+            raise ValueError("a row stands twice")
+        return cls(made.users, made.items, made.user_index, made.item_index), made.timestamps.astype(np.int32)
+
+    @classmethod
     def empty(cls) -> Interactions:
         """Return the table of no rows."""
         return cls.from_pairs([])

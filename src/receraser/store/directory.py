@@ -25,7 +25,7 @@ from pathlib import Path
 from receraser.errors import StoreError, StoreNotFoundError
 from receraser.fingerprint import canonical_json, of_bytes
 
-__all__ = ["FORMAT", "DirectoryStore"]
+__all__ = ["FORMAT", "DirectoryStore", "version_of"]
 
 FORMAT = 2
 
@@ -53,6 +53,10 @@ class DirectoryStore:
     def exists(self) -> bool:
         """Say whether there is a published store."""
         return self._manifest.is_file()
+
+    def version(self) -> str:
+        """Return what names the published state: the SHA-256 of the manifest."""
+        return version_of(self.manifest())
 
     def check_free(self, *, replace: bool) -> None:
         """Raise unless a new store may be published here."""
@@ -206,6 +210,11 @@ class DirectoryStore:
             new.unlink(missing_ok=True)
             raise StoreError(f"{path} cannot be written: {error.strerror}") from None
         _flush_folder(path.parent)
+
+
+def version_of(manifest: Manifest) -> str:
+    """Return the SHA-256 of a manifest as it is written."""
+    return of_bytes(_rendered(manifest))
 
 
 def _named(manifest: Manifest) -> list[str]:

@@ -45,12 +45,9 @@ def encode_assigned(rows: Interactions, shards: NDArray[np.int32]) -> bytes:
 
 
 def decode_assigned(data: bytes) -> tuple[Interactions, NDArray[np.int32]]:
-    """Return the table and the shards that `encode_assigned` wrote."""
+    """Return the table and the shards that `encode_assigned` wrote; the rows may be in any order."""
     shards = _table(data, ("shard",)).column("shard").to_numpy().astype(np.int32)
-    rows = decode_rows(data)
-    if len(rows) != len(shards):
-        raise ValueError("rows that stand twice")
-    return rows, shards
+    return Interactions.labelled(*_indices(data), shards)
 
 
 def _columns(rows: Interactions) -> dict[str, object]:
@@ -67,13 +64,18 @@ def _columns(rows: Interactions) -> dict[str, object]:
 
 def decode_rows(data: bytes) -> Interactions:
     """Return the table that `encode_rows` wrote."""
+    return Interactions.from_indices(*_indices(data))
+
+
+def _indices(data: bytes) -> tuple[list[str], list[str], NDArray[np.integer], NDArray[np.integer]]:
+    """Return the users, the items and the indices into them that a Parquet table holds."""
     table = _table(data, ("user", "item"))
     parts = []
     for name in ("user", "item"):
         encoded = table.column(name).unify_dictionaries().combine_chunks()
         parts.append((encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)))
     (users, user_index), (items, item_index) = parts
-    return Interactions.from_indices(users, items, user_index, item_index)
+    return users, items, user_index, item_index
 
 
 def encode_titles(titles: Mapping[str, str]) -> bytes:
@@ -135,6 +137,10 @@ def _table(data: bytes, columns: tuple[str, ...]):  # type: ignore[no-untyped-de
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(io.BytesIO(data), columns=list(columns))
-    except (pa.ArrowException, OSError, KeyError) as error:
+        with pq.ParquetFile(pa.BufferReader(data)) as file:  # with threads, a process that ends at once would abort
+            missing = [name for name in columns if name not in file.schema_arrow.names]
+            if missing:
+                raise StoreError(f"a table of the store cannot be read: it has no column {missing[0]!r}")
+            return file.read(columns=list(columns), use_threads=False)
+    except (pa.ArrowException, OSError) as error:
         raise StoreError(f"a table of the store cannot be read: {error}") from None

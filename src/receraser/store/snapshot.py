@@ -18,7 +18,7 @@ from receraser.data.interactions import Interactions
 from receraser.errors import StoreError, UsageError
 from receraser.partition.partition import Partition, Shard
 from receraser.state import FittedShard, State
-from receraser.store.directory import DirectoryStore
+from receraser.store.directory import DirectoryStore, version_of
 from receraser.store.encoding import (
     decode_landmarks,
     decode_rows,
@@ -37,12 +37,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What a store holds: a state, the items' titles, and how to recognise the key of the pseudonyms."""
+    """What a store holds: a state, the items' titles, and how to recognise the key of the pseudonyms.
+
+    `version` names the manifest it was read from.
+    """
 
     state: State
     titles: Mapping[str, str]
     key_check: str
     public_key: bool
+    version: str = ""
 
 
 def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool = False) -> None:
@@ -165,7 +169,13 @@ def _snapshot(store: DirectoryStore, manifest: Mapping[str, object]) -> Snapshot
         raise ValueError("the level")
     _check_digest(state.digest, _typed(manifest, "digest", str))
     pseudonyms = _typed(manifest, "pseudonyms", dict)
-    return Snapshot(state, titles, _typed(pseudonyms, "key_check", str), _typed(pseudonyms, "public_key", bool))
+    return Snapshot(
+        state,
+        titles,
+        _typed(pseudonyms, "key_check", str),
+        _typed(pseudonyms, "public_key", bool),
+        version_of(manifest),
+    )
 
 
 def _shard(config: EngineConfig, number: int, listed: Mapping[str, object], get) -> FittedShard:  # type: ignore[no-untyped-def]
@@ -208,8 +218,12 @@ def _typed(values: Mapping[str, object], key: str, kind: type[T]) -> T:
 
 def _union(tables: Sequence[Interactions]) -> tuple[Interactions, NDArray[np.int32]]:
     """Return the rows of all shards as one table, and the shard of each of its rows."""
-    whole = Interactions.union(tables)
-    shard = np.zeros(len(whole), dtype=np.int32)
-    for k, table in enumerate(tables):
-        shard[whole.positions(table)] = k
-    return whole, shard
+    users = np.cumsum([0, *(len(table.users) for table in tables)])
+    items = np.cumsum([0, *(len(table.items) for table in tables)])
+    return Interactions.labelled(
+        [name for table in tables for name in table.users],
+        [name for table in tables for name in table.items],
+        np.concatenate([table.user_index + start for table, start in zip(tables, users, strict=False)]),
+        np.concatenate([table.item_index + start for table, start in zip(tables, items, strict=False)]),
+        np.repeat(np.arange(len(tables), dtype=np.int32), [len(table) for table in tables]),
+    )
