@@ -158,6 +158,12 @@ def test_levels(partition: str, inherited: bool, kept_old: bool) -> None:
         assert state.level == ("L2" if kept_old else "L3")
 
 
+@pytest.mark.parametrize("inherited", [False, True])
+def test_vectors_from_a_file_remember_what_they_were_learned_from(inherited: bool) -> None:
+    config = replace(CONFIG, partition_settings=dict(CONFIG.partition_settings) | {"embeddings": "file"})
+    assert replace(STATE, config=config, inherited=inherited).level == "L1"
+
+
 def test_partitions_that_look_at_no_data() -> None:
     assert {name for name, one in PARTITIONS.items() if not one.remembers_data} == {"whole", "hash", "random"}
 

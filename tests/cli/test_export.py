@@ -101,7 +101,7 @@ def test_a_fresh_fit_has_the_same_digest(cli: Cli, store: Path, exported: Path, 
     held, engine = Engine.load(store), Engine.load(tmp_path / "new")
     assert done.json["digest"] == engine.digest == held.digest
     assert done.json["level"] == engine.level == ("L3" if kind == "independent" else "L1")
-    assert list(done.json) == ["digest", "level", "method", "model", "shards", "seconds"]
+    assert list(done.json) == ["digest", "level", "method", "model", "shards", "balance", "seconds"]
     assert done.json["shards"] == [vars(shard) for shard in held.shards]
     assert engine.titles == held.titles
     assert engine.recommend(["u00", "u03"]) == held.recommend(["u00", "u03"])

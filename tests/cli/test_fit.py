@@ -27,7 +27,7 @@ def test_the_document(cli: Cli, files: Files, tmp_path: Path) -> None:
     done = cli("fit", files.train, "--store", tmp_path / "s", *SMALL, "--json")
     assert done.code == 0
     found = done.json
-    assert list(found) == ["digest", "level", "method", "model", "shards", "seconds", "data"]
+    assert list(found) == ["digest", "level", "method", "model", "shards", "balance", "seconds", "data"]
     assert (found["level"], found["method"], found["model"]) == ("L3", "retrain", "wmf")
     engine = Engine.load(tmp_path / "s")
     assert found["digest"] == engine.digest == Engine.load(files.store).digest
@@ -84,7 +84,7 @@ def test_every_method_can_be_named(cli: Cli, files: Files, tmp_path: Path, metho
     )  # fmt: skip
     assert done.code == 0
     found = done.json
-    assert list(found) == ["digest", "level", "method", "model", "shards", "seconds", "data"]
+    assert list(found) == ["digest", "level", "method", "model", "shards", "balance", "seconds", "data"]
     assert (found["level"], found["method"]) == ("L3", method)
     reports = found["shards"]
     assert isinstance(reports, list)
@@ -127,6 +127,13 @@ def test_a_part_instead_of_the_methods(cli: Cli, files: Files, tmp_path: Path) -
     assert chosen("--partition", "random", "--aggregation", "mean") == ("sisa", "random", "mean", 10)
     assert chosen("--aggregation", "mean") == ("sisa", "random", "mean", 10)
     assert chosen("--partition", "bekm") == ("grapheraser", "bekm", "static", 10)
+    assert chosen("--partition", "whole", "--aggregation", "mean") == ("custom", "whole", "mean", 1)
+    assert chosen("--partition", "whole") == ("retrain", "whole", "alone", 1)
+    config = tmp_path / "mine.toml"
+    config.write_text('method = "receraser"\nshards = 4\n[partition_settings]\nslack = 2.0\n')
+    kept = chosen("--config", config, "--partition", "inbp", "--set", "partition.dim=5")
+    assert kept == ("receraser", "inbp", "attention", 4)
+    assert chosen("--config", config, "--partition", "hash") == ("custom", "hash", "attention", 4)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def test_the_document_is_the_manifest(cli: Cli, files: Files) -> None:
     assert (done.code, done.err) == (0, "")
     manifest = json.loads((files.store / "manifest.json").read_text())
     del manifest["checksum"]
-    assert done.json == manifest
+    assert done.json == manifest | {"balance": 1.0, "strays": []}
     assert {"config", "digest", "level", "shards", "files", "environment", "format"} <= set(manifest)
 
 
@@ -118,8 +118,10 @@ def test_strays_are_told(cli: Cli, store: Path) -> None:
     done = cli("inspect", "--store", store)
     assert done.code == 0
     assert f"note: files/left in {store}: no part of the store" in done.err
+    assert "L2 (files of another state are still there)" in done.out, "what was superseded may lie there still"
     (store / "notes.txt").write_text("")
     assert f"note: files/left and 1 more file in {store}" in cli("inspect", "--store", store).err
+    assert cli("inspect", "--store", store, "--json").json["strays"] == ["files/left", "notes.txt"]
 
 
 def test_half_written(cli: Cli, store: Path) -> None:

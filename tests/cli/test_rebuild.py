@@ -46,7 +46,7 @@ def test_the_document(cli: Cli, store: Path, kind: str, worker: LocalExecutor) -
     done = cli("rebuild", "--store", store, "--json")
     assert (done.code, done.err) == (0, "")
     found = done.json
-    assert list(found) == ["digest", "level", "shards", "seconds"]
+    assert list(found) == ["digest", "level", "shards", "balance", "seconds"]
     fresh = fitted(kind, worker)
     fresh.fit(left(WORLD.train), valid=left(WORLD.held_out))
     engine = Engine.load(store)
@@ -65,7 +65,10 @@ def test_what_people_see(cli: Cli, store: Path, kind: str) -> None:
     done = cli("rebuild", "--store", store)
     assert (done.code, done.out) == (0, "")
     digest = Engine.load(store).digest[:16]
-    assert done.err.splitlines()[-1] == f"published in {store}, digest {digest}..., level L3 (before: {level})"
+    assert done.err.splitlines()[-2:] == [
+        f"the level was {level}",
+        f"published in {store}, digest {digest}..., level L3",
+    ]
 
 
 def test_dry_run(cli: Cli, store: Path, kind: str) -> None:
@@ -73,7 +76,7 @@ def test_dry_run(cli: Cli, store: Path, kind: str) -> None:
     before = content(store)
     done = cli("rebuild", "--store", store, "--dry-run")
     assert (done.code, done.out) == (0, "")
-    assert done.err == f"would fit {SHARDS} shards again; the level is {level}, and would be L3\n"
+    assert done.err == f"would fit {SHARDS} shards again; the level is {level}\n"
     found = cli("rebuild", "--store", store, "--dry-run", "--json").json
     assert list(found)[:3] == ["dry_run", "digest", "level"]
     assert (found["digest"], found["level"]) == (Engine.load(store).digest, level)
@@ -110,16 +113,26 @@ def test_vectors_from_a_file(cli: Cli, files: Files, tmp_path: Path) -> None:
     store = tmp_path / "s"
     fit = cli("fit", files.train, "--store", store, *DRIVEN, "--embeddings", tmp_path / "vectors.npz", "--json")
     assert fit.code == 0, fit.err
+    assert fit.json["level"] == "L1", "nobody knows which rows the vectors were learned from"
     before = content(store)
     done = cli("rebuild", "--store", store)
     assert done.code == 2
     assert "no vectors were handed in" in done.message
     assert content(store) == before
     done = cli("rebuild", "--store", store, "--embeddings", tmp_path / "vectors.npz", "--json")
-    assert (done.code, done.json["digest"]) == (0, fit.json["digest"])
+    assert (done.code, done.json["digest"], done.json["level"]) == (0, fit.json["digest"], "L1")
     done = cli("rebuild", "--store", store, "--embeddings", files.train)
     assert done.code == 2
     assert "this is no .npz archive of plain arrays" in done.message
+
+
+def test_no_key_is_needed(cli: Cli, files: Files, tmp_path: Path) -> None:
+    """Nobody is asked for by name; but vectors from a file go by names, and then it is."""
+    store, keys = tmp_path / "s", tmp_path / "keys"
+    digest = cli("fit", files.train, "--store", store, "--keys", keys, *DRIVEN, "--json").json["digest"]
+    assert cli("rebuild", "--store", store, "--json").json["digest"] == digest
+    assert cli("rebuild", "--store", store, "--keys", keys, "--json").json["digest"] == digest
+    assert Engine.load(store, key=bytes.fromhex((keys / "pseudonym.key").read_text())).knows("u00")
 
 
 def test_what_is_refused(cli: Cli, store: Path, tmp_path: Path) -> None:

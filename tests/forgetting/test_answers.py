@@ -457,6 +457,7 @@ def test_vectors_from_a_file_go_by_outside_ids_when_rebuilding_too() -> None:
         return Engine(model=WMF(dim=4, n_sweeps=2), partitioner=UBP(n_shards=3, embeddings="file"), executor=Here())
 
     one = engine().fit(WORLD.train, embeddings=given)
+    assert one.level == "L1", "nobody knows which rows they were learned from"
     one.forget(users=["u03"])
     one.rebuild(embeddings=given)
     left = rows_of((user, item) for user, item in WORLD.train.pairs() if user != "u03")

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -50,13 +53,46 @@ def test_rows_come_back_with_their_shards(rows: Interactions) -> None:
 
 
 def test_rows_that_stand_twice_are_refused() -> None:
-    """Their shards would not stand beside them any more."""
+    """They would have two shards."""
+    with pytest.raises(ValueError, match="a row stands twice"):
+        decode_assigned(assigned([("a", "x"), ("b", "x"), ("a", "x")], [0, 1, 2]))
+
+
+def test_shards_stay_with_their_rows_in_whatever_order_these_are() -> None:
+    pairs = [*ROWS.pairs()][::-1]
+    shards = list(range(len(pairs)))
+    rows, found = decode_assigned(assigned(pairs, shards))
+    assert rows == ROWS
+    assert dict(zip(rows.pairs(), found.tolist(), strict=True)) == dict(zip(pairs, shards, strict=True))
+
+
+def assigned(pairs: list[tuple[str, str]], shards: list[int]) -> bytes:
+    """A table as another program might write it."""
     import pyarrow as pa
 
-    twice = {name: pa.array(["a", "a"]).dictionary_encode() for name in ("user", "item")}
-    data = encoding._parquet(pa.table(twice | {"shard": pa.array([0, 1], pa.int32())}))
-    with pytest.raises(ValueError, match="rows that stand twice"):
-        decode_assigned(data)
+    columns = {
+        name: pa.array([pair[place] for pair in pairs]).dictionary_encode()
+        for place, name in enumerate(("user", "item"))
+    }
+    return encoding._parquet(pa.table(columns | {"shard": pa.array(shards, pa.int32())}))
+
+
+THREADS = """
+import os
+from receraser.data.interactions import Interactions
+from receraser.store.encoding import decode_rows, encode_rows
+data = encode_rows(Interactions.from_pairs([("u", "a"), ("v", "b")]))
+before = len(os.listdir("/proc/self/task"))
+decode_rows(data)
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="there is no /proc here")
+def test_reading_starts_no_threads() -> None:
+    """A process that ends while pyarrow's threads are starting is aborted, however well its work was done."""
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"
 
 
 @pytest.mark.parametrize("ids", [["b", "a", "日本", "9 9"], ["one"], []], ids=["some", "one", "none"])

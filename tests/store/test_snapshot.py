@@ -12,7 +12,7 @@ import pytest
 from receraser.config import EngineConfig, resolve
 from receraser.data.interactions import Interactions
 from receraser.errors import StoreError
-from receraser.fingerprint import of_tensors
+from receraser.fingerprint import of_bytes, of_tensors
 from receraser.partition.partition import Partition
 from receraser.state import State
 from receraser.store import directory
@@ -97,6 +97,22 @@ def test_the_same_snapshot_is_the_same_bytes(store: DirectoryStore, tmp_path: Pa
     publish(other, read_snapshot(store))
     assert (other.path / "manifest.json").read_bytes() == (store.path / "manifest.json").read_bytes()
     assert names(other) == names(store)
+
+
+def test_what_was_read_knows_which_state_it_was(store: DirectoryStore) -> None:
+    first = read_snapshot(store).version
+    assert first == store.version() == read_snapshot(store).version
+    assert first == of_bytes((store.path / "manifest.json").read_bytes())
+    publish(store, snapshot_of("b"))
+    assert read_snapshot(store).version == store.version() != first
+
+
+def test_a_row_in_two_shards_is_refused(store: DirectoryStore) -> None:
+    held = read_snapshot(store)
+    both = fitted_shard(replace(held.state.shards[1].shard, train=held.state.train), 1.0)
+    publish(store, replace(held, state=replace(held.state, shards=[held.state.shards[0], both, held.state.shards[2]])))
+    with pytest.raises(StoreError, match="a row stands twice"):
+        read_snapshot(store)
 
 
 def test_replacing_leaves_nothing_of_the_old(store: DirectoryStore) -> None:

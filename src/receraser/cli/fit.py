@@ -209,10 +209,12 @@ def _chosen(
     parts = combined(dataclasses.replace(base, shards=0))
     if model is not None and model != base.model:  # the aggregation's were chosen for the other model too
         base = dataclasses.replace(base, model=model, hyperparameters={}, aggregation_settings={})
-    if partition is not None and partition != parts.partition:
-        base = dataclasses.replace(base, partition=partition, partition_settings={})
-    if aggregation is not None and aggregation != parts.aggregation:
-        base = dataclasses.replace(base, aggregation=aggregation, aggregation_settings={})
+    if partition is not None:  # named, even if the method's: what else is named may change which method that is
+        kept = base.partition_settings if partition == parts.partition else {}
+        base = dataclasses.replace(base, partition=partition, partition_settings=kept)
+    if aggregation is not None:
+        kept = base.aggregation_settings if aggregation == parts.aggregation else {}
+        base = dataclasses.replace(base, aggregation=aggregation, aggregation_settings=kept)
     return base
 
 

@@ -166,10 +166,10 @@ class FactorModel:
             [histories.users[i] for i in which],
             [histories.item_index[histories.indptr[i] : histories.indptr[i + 1]] for i in which],
         )
-        weight, penalty = self._fold_in_settings()
+        weight, penalty = self.fold_in_settings()
         return fold_in(chosen.indptr, chosen.item_index, items, missing_weight=weight, regularization=penalty)
 
-    def _fold_in_settings(self) -> tuple[float, float]:
+    def fold_in_settings(self) -> tuple[float, float]:
         """Return (missing_weight, regularization) for a stranger's vector."""
         return 0.1, 0.01
 

@@ -118,5 +118,6 @@ class WMF(FactorModel):
             vectors=vectors,
         )
 
-    def _fold_in_settings(self) -> tuple[float, float]:
+    def fold_in_settings(self) -> tuple[float, float]:
+        """Return (missing_weight, regularization) for a stranger's vector: those of the solver."""
         return self.missing_weight, self.regularization

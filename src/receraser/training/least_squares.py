@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from receraser.training.kernels import on_cpu
 
-__all__ = ["Problem", "fold_in"]
+__all__ = ["FoldIn", "Problem", "fold_in", "pad"]
 
 _LANES = 16  # the CPU kernel works on vectors padded to a multiple of this
 
@@ -74,6 +74,34 @@ def pad(vectors: NDArray[np.float32], device: torch.device) -> torch.Tensor:
     return torch.from_numpy(padded).to(device)
 
 
+class FoldIn:
+    """Exact vectors of histories, given the items' vectors; what does not depend on the history is computed once.
+
+    Parameters
+    ----------
+    items
+        (n_items, dim).
+    missing_weight, regularization
+        w and lambda above.
+    """
+
+    def __init__(self, items: NDArray[np.float32], *, missing_weight: float, regularization: float) -> None:
+        self._items = items.astype(np.float64)
+        self._gram = missing_weight * (self._items.T @ self._items)
+        self._always = missing_weight * len(items)
+        self._regularization = regularization
+
+    def vectors(self, indptr: NDArray[np.int64], indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the vector of every history; a history of nothing gives zeros.
+
+        Each vector depends on its own history alone, bit for bit.
+        """
+        penalty = self._regularization * (np.diff(indptr) + self._always)
+        solution = np.zeros((len(indptr) - 1, self._items.shape[1]))
+        on_cpu().solve_cholesky(indptr, indices, self._items, self._gram, penalty.astype(np.float64), solution)
+        return solution.astype(np.float32)
+
+
 def fold_in(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int64],
@@ -82,13 +110,6 @@ def fold_in(
     missing_weight: float,
     regularization: float,
 ) -> NDArray[np.float32]:
-    """Return the exact vector of every history, given the item vectors; a history of nothing gives zeros.
-
-    Each vector depends on its own history alone, bit for bit.
-    """
-    wide = others.astype(np.float64)
-    penalty = regularization * (np.diff(indptr) + missing_weight * len(others))
-    solution = np.zeros((len(indptr) - 1, others.shape[1]))
-    gram = missing_weight * (wide.T @ wide)
-    on_cpu().solve_cholesky(indptr, indices, wide, gram, penalty.astype(np.float64), solution)
-    return solution.astype(np.float32)
+    """Return the exact vector of every history, given the item vectors: `FoldIn` for once."""
+    made = FoldIn(others, missing_weight=missing_weight, regularization=regularization)
+    return made.vectors(indptr, indices)

@@ -1,0 +1,179 @@
+"""`Spectral`: our own aggregation. The item sides of all shards merged by a truncated SVD; users are folded in.
+
+Shards are user-atomic, so the score matrix of all shards is their P_k Q_k^T on top of each other. What matters of a
+shard for items is P_k Q_k^T up to a rotation of its users: B_k = Q_k (P_k^T P_k)^(1/2), for B_k B_k^T = Q_k P_k^T P_k
+Q_k^T whatever basis the submodel chose. Put side by side (an item that a shard does not hold has zeros there), their
+SVD U S W^T gives the best summary of all shards' predictions of a given rank; items get the rows of U S^(1/2). A user's
+vector is the ridge solution over their own surviving history in that space: nothing of a user is stored, and a forget
+costs one shard and the merge, and no pass over the data.
+
+Merged in a fixed binary tree: two neighbours are put side by side and cut back to `width` columns, and so on up. Kin:
+Divide-Factor-Combine (Mackey et al. 2011), hierarchical SVD merging (Iwen & Ong 2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from receraser import settings
+from receraser.data.ids import IdMap
+from receraser.data.interactions import Histories, Interactions
+from receraser.fingerprint import Tensors
+from receraser.models.factors import FactorModel, one_torch_thread, score_blocks
+from receraser.protocols import Progress, Scorer
+from receraser.training.least_squares import FoldIn, Problem, pad
+from receraser.training.spectrum import leading, square_root
+
+__all__ = ["FoldedScorer", "Spectral"]
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(kw_only=True)
+class Spectral:
+    """Shards merged by a truncated SVD, users folded in.
+
+    Parameters
+    ----------
+    rank
+        Length of the items' vectors in the merged space.
+    merge
+        "product": by B_k, independent of the submodels' bases and scales; "concat": the item vectors as they are.
+    width
+        Columns that a node of the merge tree keeps; at least the rank.
+    missing_weight, regularization
+        Of the users' fold-in (`training.least_squares`); 0 and 0 take the base model's own.
+    polish
+        So many alternating sweeps over all surviving rows afterwards, ending on the item side: exact too, but a pass
+        over everything, and with pairwise submodels a WMF merely started from them.
+    """
+
+    name: ClassVar[str] = "spectral"
+    learns: ClassVar[bool] = True
+
+    rank: int = 64
+    merge: str = "product"
+    width: int = 128
+    missing_weight: float = 0.0
+    regularization: float = 0.0
+    polish: int = 0
+
+    def __post_init__(self) -> None:
+        settings.check(self, at_least_one=("rank", "width"), choices={"merge": ("product", "concat")})
+
+    def fit(
+        self,
+        submodels: Sequence[FactorModel],
+        interactions: Interactions,
+        *,
+        valid: Interactions | None,  # noqa: ARG002
+        seed: int,  # noqa: ARG002
+        progress: Progress | None = None,
+    ) -> tuple[Tensors, Mapping[str, object]]:
+        """Merge the submodels' item sides; return the items' vectors."""
+        with one_torch_thread():
+            leaves = [(model.items_, self._leaf(model)) for model in submodels]
+            items, merged = _merged(leaves, max(self.width, self.rank), progress)
+            vectors, values = leading(merged, self.rank)
+            lengths = np.sqrt((vectors**2).sum(axis=0))
+            vectors = vectors / np.sqrt(np.where(lengths > 0, lengths, 1.0))  # U S -> U S^(1/2)
+            q = vectors.astype(np.float32)
+            if self.polish:
+                q = self._polished(q, interactions, submodels[0])
+            assert items == interactions.items, "every row is in some shard"
+            return {"item_vectors": np.ascontiguousarray(q)}, _gap(values, self.rank)
+
+    def _leaf(self, model: FactorModel) -> Matrix:
+        """Return what is merged of a shard: (its items, dim)."""
+        q = model.item_vectors_.astype(np.float64)
+        if model.pairwise and len(q):
+            q -= q.mean(axis=0)  # a pairwise loss leaves the mean item vector free
+        if self.merge == "concat":
+            return q
+        p = model.user_vectors_.astype(np.float64)
+        return q @ square_root(p.T @ p)
+
+    def _weights(self, base: FactorModel) -> tuple[float, float]:
+        if self.missing_weight == 0 and self.regularization == 0:
+            return base.fold_in_settings()
+        return self.missing_weight, self.regularization
+
+    def _polished(self, q: NDArray[np.float32], rows: Interactions, base: FactorModel) -> NDArray[np.float32]:
+        """Sweep: users given items, then items given users."""
+        missing_weight, regularization = self._weights(base)
+        weights = {"missing_weight": missing_weight, "regularization": regularization}
+        matrix = rows.matrix()
+        of_items = Problem(matrix.T.tocsr(), device=torch.device("cpu"), **weights)
+        for _ in range(self.polish):
+            p = FoldIn(q, **weights).vectors(rows.indptr, rows.item_index.astype(np.int64))
+            solved = of_items.solve(pad(p, torch.device("cpu")), pad(q, torch.device("cpu")), cg_steps=3)
+            q = solved.numpy()[:, : self.rank].copy()
+        return q
+
+    def scorer(self, submodels: Sequence[FactorModel], state: Tensors) -> Scorer:
+        """Return the merged items; users are folded in when they are asked for."""
+        items = IdMap(name for model in submodels for name in model.items_)
+        missing_weight, regularization = self._weights(submodels[0])
+        vectors = np.asarray(state["item_vectors"], dtype=np.float32)
+        return FoldedScorer(items, vectors, missing_weight, regularization)
+
+
+class FoldedScorer:
+    """Items with vectors; everybody's own vector is solved for from the items they have."""
+
+    def __init__(
+        self, items: IdMap, vectors: NDArray[np.float32], missing_weight: float, regularization: float
+    ) -> None:
+        self.items_ = items
+        self._vectors = vectors
+        self._fold_in = FoldIn(vectors, missing_weight=missing_weight, regularization=regularization)
+
+    def scores(self, histories: Histories) -> torch.Tensor:
+        """Return (len(histories), n_items); somebody without items has no preference."""
+        users = self._fold_in.vectors(histories.indptr, histories.item_index)
+        return score_blocks(torch.from_numpy(users), torch.from_numpy(self._vectors))
+
+
+def _gap(values: Matrix, rank: int) -> dict[str, object]:
+    """Return how far the last singular value that was kept is above the first that was not."""
+    if len(values) <= rank or values[rank] <= 0:
+        return {"gap": None}
+    return {"gap": round(float(values[rank - 1] / values[rank]), 4)}
+
+
+def _merged(leaves: Sequence[tuple[IdMap, Matrix]], width: int, progress: Progress | None) -> tuple[IdMap, Matrix]:
+    """Merge neighbours in pairs, level by level, until one is left; the tree depends on how many there are alone."""
+    nodes = list(leaves)
+    total, done = len(nodes) - 1, 0
+    while len(nodes) > 1:
+        level, nodes = nodes, []
+        for k in range(0, len(level), 2):
+            pair = level[k : k + 2]
+            nodes.append(_cut(pair, width) if len(pair) == 2 else pair[0])  # an odd one waits for the next level
+            done += len(pair) - 1
+            if progress is not None:
+                progress("merges", done, total)
+    return nodes[0]
+
+
+def _cut(pair: Sequence[tuple[IdMap, Matrix]], width: int) -> tuple[IdMap, Matrix]:
+    """Put two nodes side by side, and keep the leading columns."""
+    items, columns = _side_by_side(pair)
+    return items, (leading(columns, width)[0] if columns.shape[1] > width else columns)
+
+
+def _side_by_side(pair: Sequence[tuple[IdMap, Matrix]]) -> tuple[IdMap, Matrix]:
+    """Return the columns of both over the union of their items, zeros where one has not got the item."""
+    items = IdMap([name for ids, _ in pair for name in ids])
+    columns = np.zeros((len(items), sum(one.shape[1] for _, one in pair)))
+    start = 0
+    for ids, one in pair:
+        columns[items.indices(ids), start : start + one.shape[1]] = one
+        start += one.shape[1]
+    return items, columns

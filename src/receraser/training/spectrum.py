@@ -1,0 +1,61 @@
+"""The deterministic spectral toolbox: square roots, leading directions, and merging of factors. Float64 on the CPU.
+
+Everything here is a pure function of its input in canonical order: one eigen-decomposition of a small symmetric matrix
+(LAPACK, in a worker with one thread and pinned code paths), no start vector, no iteration count, no warm start. The
+sign of a direction is fixed by its largest coordinate. Nearly equal eigenvalues leave the directions between them to
+rounding: the space they span, and so every score, is not affected.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["leading", "square_root"]
+
+Matrix = NDArray[np.float64]
+
+
+def leading(columns: Matrix, rank: int) -> tuple[Matrix, Matrix]:
+    """Return U S of the `rank` leading singular directions of a tall matrix, and all singular values, largest first.
+
+    What comes back is (n, rank) with Y Y^T the best approximation of X X^T of that rank (Eckart & Young 1936). Columns
+    beyond the true rank are zero.
+
+    Examples
+    --------
+    >>> kept, values = leading(np.array([[3.0, 0.0], [0.0, -2.0], [0.0, 0.0]]), 1)
+    >>> kept.tolist(), values.tolist()
+    ([[3.0], [0.0], [0.0]], [3.0, 2.0])
+    """
+    width = columns.shape[1]
+    values, vectors = np.linalg.eigh(columns.T @ columns)  # ascending
+    order = np.arange(width)[::-1]
+    singular = np.sqrt(np.maximum(values[order], 0.0))
+    kept = columns @ vectors[:, order[:rank]]  # (n, min(rank, width))
+    kept *= _signs(kept)
+    floor = singular[0] * 1e-7 if width else 0.0  # squares of smaller ones are rounding noise of the product above
+    kept[:, singular[: kept.shape[1]] <= floor] = 0.0
+    if kept.shape[1] < rank:
+        kept = np.hstack([kept, np.zeros((len(kept), rank - kept.shape[1]))])
+    return kept, singular
+
+
+def _signs(columns: Matrix) -> Matrix:
+    """Return 1 or -1 per column: the coordinate that is largest in size becomes positive."""
+    if not len(columns):
+        return np.ones(columns.shape[1])
+    largest = columns[np.abs(columns).argmax(axis=0), np.arange(columns.shape[1])]
+    return np.where(largest < 0, -1.0, 1.0)
+
+
+def square_root(symmetric: Matrix) -> Matrix:
+    """Return the symmetric square root of a positive semi-definite matrix.
+
+    Examples
+    --------
+    >>> square_root(np.array([[4.0, 0.0], [0.0, 9.0]])).tolist()
+    [[2.0, 0.0], [0.0, 3.0]]
+    """
+    values, vectors = np.linalg.eigh(symmetric)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
