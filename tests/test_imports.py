@@ -183,10 +183,22 @@ for name, changes in [
     model = make_model(name, {{"dim": 4, **changes}}).fit(train, valid=held_out, seed=1)
     found = evaluate(model, train, held_out, at=(2,))
     assert found.metrics["recall@2"] > 0.9, (name, found.metrics)
+from receraser.aggregation.registry import make_aggregator
+from receraser.partition.registry import PARTITIONS, make_partitioner
+for name, kind in PARTITIONS.items():
+    own = {{}} if name == "whole" else {{"n_shards": 2}} | ({{"dim": 4}} if hasattr(kind, "dim") else {{}})
+    partition = make_partitioner(name, own).assign(train, valid=held_out, seed=1)
+shards = make_partitioner("random", {{"n_shards": 2}}).assign(train, valid=None, seed=1).shards(train, None)
+submodels = [make_model("wmf", {{"dim": 2}}).fit(shard.train, seed=1) for shard in shards]
+for name in ("mean", "static", "attention"):
+    aggregator = make_aggregator(name, {{}})
+    state, _ = aggregator.fit(submodels, train, valid=held_out, seed=1)
+    found = evaluate(aggregator.scorer(submodels, state), train, held_out, at=(2,))
+    assert found.metrics["recall@2"] > 0.9, (name, found.metrics)
 print("done")
 """
 
 
 def test_the_numeric_core_does_without_what_only_the_edges_need() -> None:
-    """Where there is torch, numpy and scipy and nothing else, every model fits, and learns."""
+    """Where there is torch, numpy and scipy and nothing else, every model and every part fits, and learns."""
     assert python(CORE.format(missing=EDGES)) == "done"

@@ -199,12 +199,11 @@ def _chosen(config: EngineConfig, key: str, texts: Mapping[str, str]) -> dict[st
     """Return the settings of a part: those of the configuration, changed by texts."""
     what, _ = _PARTS[key]
     part = _find(what, getattr(config, what))
-    values = {**getattr(config, key), **settings.parse(part, what, texts)}
-    for name in values:
-        if name in _OWNED:
-            known = [one for one in settings.kinds(part) if one not in _OWNED]
+    known = [one for one in settings.kinds(part) if one not in _OWNED]
+    for name in (*getattr(config, key), *texts):
+        if name not in known:
             raise settings.unknown(what, part.name, name, known)
-    return values
+    return {**getattr(config, key), **settings.parse(part, what, texts)}
 
 
 def _by_part(texts: Mapping[str, str]) -> dict[str, dict[str, str]]:

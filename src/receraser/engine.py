@@ -208,16 +208,21 @@ class Engine:
             self._fitted = fitting.state(train, valid, partition, inherited=given)
         return self
 
-    def rebuild(self, *, embeddings: Embeddings | None = None, progress: Progress | None = None) -> Self:
+    def rebuild(
+        self, *, device: str | None = None, embeddings: Embeddings | None = None, progress: Progress | None = None
+    ) -> Self:
         """Fit everything again, from the surviving rows alone: a new partition, in the environment of today.
 
-        What a data-driven partition remembered of forgotten rows is gone after it. If it fails, nothing has changed.
+        What a data-driven partition remembered of forgotten rows is gone after it. `device` moves it to another one.
+        If it fails, nothing has changed.
         """
         state = self._state()
         try:
+            if device is not None:
+                self.config = dataclasses.replace(self.config, device=device)
             return self._fit(state.train, state.valid, None, self._renamed(embeddings), progress)
         except BaseException:
-            self._fitted = state
+            self._fitted, self.config = state, state.config
             raise
 
     @contextmanager

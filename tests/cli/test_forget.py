@@ -287,7 +287,7 @@ def test_keep_old(cli: Cli, store: Path) -> None:
         ([], "name what is to be forgotten: --user, --item, --interaction or --requests"),
         (["--interaction", "u00"], "--interaction 'u00': expected a user and an item, as in --interaction U,I"),
         (["--interaction", "u00,i00,i01"], "--interaction 'u00,i00,i01': expected a user and an item"),
-        (["--interaction", "u00,"], "--interaction '': the id is missing"),
+        (["--interaction", "u00,"], "--interaction 'u00,': expected a user and an item, as in --interaction U,I"),
         (["--user", ""], "--user '': the id is missing"),
         (["--user", "a,b"], "--user 'a,b': the id 'a,b' holds a comma"),
         (["--item", "nan"], "--item 'nan': the id 'nan' is a missing value written as text"),

@@ -245,6 +245,9 @@ class Book:
         users, items = self._sides()
         alive = {pseudonym(user) for user in users} if self._combination.partition == "ibp" else items
         self._marks = {name: vector for name, vector in self._marks.items() if name in alive}
+        if self._anchors is not None:  # a shard without rows has none
+            held = set(self.train.values())
+            self._anchors = np.array([one if k in held else one + np.inf for k, one in enumerate(self._anchors)])
         self.changed |= bool(gone[0] or gone[1])
         return {
             "rows_removed": len(gone[0]),

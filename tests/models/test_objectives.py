@@ -160,6 +160,7 @@ def test_non_sampling_dropout_is_a_function_of_seed_and_epoch() -> None:
     for seed, epoch in ((1, 1), (1, 1), (1, 2), (2, 1)):
         objective = non_sampling(*tables(), dropout=0.25, seed=seed)
         objective.prepare(epoch)
+        assert objective._mask is not None
         masks.append(objective._mask)
     assert torch.equal(masks[0], masks[1])
     assert masks[0].shape == (len(ROWS.users), DIM)

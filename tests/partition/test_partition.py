@@ -90,3 +90,12 @@ def test_vectors_follow_their_users_to_other_names() -> None:
     assert renamed.users.ids == ("x", "y", "z")
     assert renamed.user_vectors[:, 0].tolist() == [2.0, 3.0, 1.0]
     assert renamed.items == given.items
+
+
+def test_a_shard_without_rows_has_no_anchor() -> None:
+    """That of a shard with a single user is that user's own vector: it must not outlive them."""
+    marks = Landmarks(np.array([[1.0], [2.0], [3.0]]), IdMap(["a"]), np.ones((1, 1), dtype=np.float32))
+    kept = Partition(3, np.array([0, 2, 0], dtype=np.int32), landmarks=marks).landmarks
+    assert kept is not None
+    assert kept.anchors.tolist() == [[1.0], [np.inf], [3.0]]
+    assert marks.anchors.tolist() == [[1.0], [2.0], [3.0]]

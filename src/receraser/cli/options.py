@@ -104,7 +104,7 @@ def pair_given(text: str, option: str) -> tuple[str, str]:
     >>> pair_given("u1,i7", "--interaction")
     ('u1', 'i7')
     """
-    parts = text.split(",")
-    if len(parts) != 2:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != 2 or not all(parts):
         raise UsageError(f"{option} {text!r}: expected a user and an item, as in {option} U,I")
-    return id_given(parts[0].strip(), option), id_given(parts[1].strip(), option)
+    return id_given(parts[0], option), id_given(parts[1], option)

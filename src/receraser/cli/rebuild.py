@@ -16,6 +16,7 @@ __all__ = ["rebuild"]
 
 def rebuild(
     store: options.Store,
+    device: Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Move it to another device.")] = None,
     embeddings: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Vectors for a partition that takes them from a file.")
     ] = None,
@@ -35,7 +36,7 @@ def rebuild(
         before = engine.level
         if not dry_run:
             with Bar("starting a worker") as bar:
-                engine.rebuild(embeddings=read_embeddings_for(embeddings), progress=bar.update)
+                engine.rebuild(device=device, embeddings=read_embeddings_for(embeddings), progress=bar.update)
     seconds = {"read": reading, **engine.seconds}
     if as_json:
         print_json(

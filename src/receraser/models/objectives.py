@@ -136,20 +136,22 @@ class NonSampling:
         device = self.parameters[0].device
         self._batches = UserBatches(rows, batch_size=batch_size, seed=seed, device=device)
         self.n_batches = self._batches.n_batches
-        self._mask = torch.ones((len(rows.users), dim), device=device)
+        self._shape = (len(rows.users), dim)
+        self._mask: torch.Tensor | None = None
 
     def prepare(self, epoch: int) -> None:
         """Shuffle the users and draw which coordinates of their vectors are dropped."""
         self._batches.prepare(epoch)
-        if not self._dropout:
-            return
-        cells = torch.arange(self._mask.numel(), device=self._mask.device)
-        self._mask = _kept(derive(self._seed, "dropout", epoch), cells, self._dropout).reshape(self._mask.shape)
+        if self._dropout:
+            cells = torch.arange(self._shape[0] * self._shape[1], device=self.parameters[0].device)
+            self._mask = _kept(derive(self._seed, "dropout", epoch), cells, self._dropout).reshape(self._shape)
 
     def loss(self, number: torch.Tensor) -> torch.Tensor:
         """Return the loss of a batch of users."""
         p, q = self._vectors()
         user, place, item = self._batches.batch(int(number))
-        vectors = gather(p, user) * self._mask[user]  # (b, dim)
+        vectors = gather(p, user)  # (b, dim)
+        if self._mask is not None:
+            vectors = vectors * self._mask[user]
         scores = (gather(vectors, place) * gather(q, item)).sum(dim=1)  # (n_rows,)
         return non_sampling(scores, vectors, q, self._missing_weight)

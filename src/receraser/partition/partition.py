@@ -51,7 +51,7 @@ class Landmarks:
     Attributes
     ----------
     anchors
-        (n_shards, width) float64: where the shards are.
+        (n_shards, width) float64: where the shards are; infinite for a shard without rows.
     ids, vectors
         Some items (or, where items are what is divided, users) and (n, dim) float32, one row each: newcomers are
         folded in from them. Which and how is the partitioner's affair.
@@ -67,6 +67,10 @@ class Landmarks:
         if kept.all():
             return self
         return Landmarks(self.anchors, IdMap(self.ids.take(np.flatnonzero(kept))), self.vectors[kept])
+
+    def without_anchors_of(self, shards: NDArray[np.bool_]) -> Landmarks:
+        """Return the landmarks with no anchor, infinitely far away, for some shards."""
+        return Landmarks(np.where(shards[:, None], np.inf, self.anchors), self.ids, self.vectors)
 
     def tensors(self) -> Tensors:
         """Return the arrays, for storing and digesting."""
@@ -84,7 +88,8 @@ class Partition:
     train, valid
         The shard of every row, aligned with the tables that were partitioned; `valid` is None without such rows.
     landmarks
-        None where the partition looked at no data.
+        None where the partition looked at no data. A shard without rows has no anchor: that of a shard with a single
+        user is that user's own vector, and goes with their last row.
     """
 
     n_shards: int
@@ -101,6 +106,9 @@ class Partition:
             if len(shards) and (shards.min() < 0 or shards.max() >= self.n_shards):
                 raise ValueError(f"a row is assigned to a shard outside 0 to {self.n_shards - 1}")
             shards.flags.writeable = False
+        if self.landmarks is not None:
+            kept = self.landmarks.without_anchors_of(self.sizes == 0)
+            object.__setattr__(self, "landmarks", kept)
 
     def shards(self, train: Interactions, valid: Interactions | None) -> list[Shard]:
         """Cut the tables into shards, each with vocabularies of its own."""
