@@ -174,7 +174,8 @@ def test_resolving_settles_the_device() -> None:
         ({"partition": "ubp"}, "custom", "ubp", "attention", 10),
         ({"partition": "ibp"}, "custom", "ibp", "attention", 10),
         ({"partition": "blpa"}, "custom", "blpa", "attention", 10),
-        ({"partition": "hash", "shards": 4}, "custom", "hash", "attention", 4),
+        ({"partition": "hash", "shards": 4}, "spectral", "hash", "spectral", 4),
+        ({"partition": "ubp", "aggregation": "spectral"}, "custom", "ubp", "spectral", 32),
         # an aggregation alone: the method that has it
         ({"aggregation": "alone"}, "retrain", "whole", "alone", 1),
         ({"aggregation": "mean"}, "sisa", "random", "mean", 10),
@@ -219,11 +220,13 @@ def test_what_is_not_named_follows_from_what_is(
         (
             {"method": "retrain", "partition": "hash"},
             (
-                "the aggregation alone takes a single submodel, and the partition hash makes 10; choose mean, static "
-                "or attention"
+                "the aggregation alone takes a single submodel, and the partition hash makes 10; choose mean, static, "
+                "attention or spectral"
             ),
         ),
         ({"partition": "ubp", "aggregation": "alone", "shards": 2}, "the partition ubp makes 2"),
+        ({"method": "spectral", "partition": "random"}, "the partition random keeps no user together; choose hash"),
+        ({"partition": "ibp", "aggregation": "spectral"}, "the partition ibp keeps no user together"),
         ({"method": "sisa", "shards": -1}, "shards is -1; expected 1 to 10,000"),
         ({"method": "sisa", "shards": 10_001}, "shards is 10001; expected 1 to 10,000"),
         ({"partition": "thirds"}, "unknown partition 'thirds': known: bekm"),

@@ -10,7 +10,7 @@ from receraser.partition.registry import PARTITIONS
 
 
 def test_methods_are_found_by_their_names() -> None:
-    assert list(METHODS) == ["retrain", "sisa", "grapheraser", "receraser"]
+    assert list(METHODS) == ["retrain", "sisa", "grapheraser", "receraser", "spectral"]
     assert all(find_method(name) is method and method.name == name for name, method in METHODS.items())
 
 

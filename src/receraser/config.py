@@ -172,7 +172,12 @@ def combined(config: EngineConfig) -> EngineConfig:
     if aggregation == "alone" and shards != 1:
         raise UsageError(
             f"the aggregation alone takes a single submodel, and the partition {partition} makes {shards}; choose "
-            "mean, static or attention"
+            "mean, static, attention or spectral"
+        )
+    if aggregation == "spectral" and partition in ("ibp", "random"):
+        raise UsageError(
+            f"the aggregation spectral merges what shards of users know about items, and the partition {partition} "
+            "keeps no user together; choose hash or ubp, or another aggregation"
         )
     return dataclasses.replace(config, partition=partition, aggregation=aggregation, shards=shards)
 

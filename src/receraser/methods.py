@@ -31,6 +31,7 @@ METHODS: dict[str, Method] = {
             "grapheraser", "bekm", "static", 10, "balanced k-means of the graph, static weights (Chen et al. 2022a)"
         ),
         Method("receraser", "inbp", "attention", 10, "balanced by interactions, attention (Chen et al. 2022b)"),
+        Method("spectral", "hash", "spectral", 32, "by keyed hash of the user, merged by SVD: remembers nothing"),
     )
 }
 

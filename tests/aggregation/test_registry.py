@@ -7,13 +7,15 @@ from receraser.aggregation.alone import Alone
 from receraser.aggregation.attention import Attention
 from receraser.aggregation.mean import Mean
 from receraser.aggregation.registry import AGGREGATIONS, make_aggregator
+from receraser.aggregation.spectral import Spectral
 from receraser.aggregation.static import Static
 from receraser.errors import UsageError
 
 
 def test_every_aggregation_is_known_by_its_name() -> None:
-    assert {"alone": Alone, "attention": Attention, "mean": Mean, "static": Static} == AGGREGATIONS
-    assert {name for name, one in AGGREGATIONS.items() if one.learns} == {"attention", "static"}
+    known = {"alone": Alone, "attention": Attention, "mean": Mean, "spectral": Spectral, "static": Static}
+    assert known == AGGREGATIONS
+    assert {name for name, one in AGGREGATIONS.items() if one.learns} == {"attention", "spectral", "static"}
 
 
 @pytest.mark.parametrize("name", AGGREGATIONS)

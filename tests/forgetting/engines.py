@@ -108,6 +108,7 @@ _LEARNED: Mapping[str, object] = {"n_epochs": 2, "batch_size": 16, "user_batch_s
 _AGGREGATIONS: Mapping[str, Mapping[str, object]] = {
     "static": _LEARNED,
     "attention": {**_LEARNED, "attention_dim": 3},
+    "spectral": {"rank": 3, "width": 5},
 }
 _CLUSTERED: Mapping[str, object] = {"dim": 3, "max_iterations": 4}
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from receraser import settings
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Histories, Interactions
+from receraser.errors import UsageError
 from receraser.fingerprint import Tensors
 from receraser.models.factors import FactorModel, one_torch_thread, score_blocks
 from receraser.protocols import Progress, Scorer
@@ -66,6 +67,8 @@ class Spectral:
 
     def __post_init__(self) -> None:
         settings.check(self, at_least_one=("rank", "width"), choices={"merge": ("product", "concat")})
+        if self.missing_weight > 0 and self.regularization == 0:
+            raise UsageError("spectral: regularization is 0; expected more, or a user's vector is not determined")
 
     def fit(
         self,
@@ -136,7 +139,11 @@ class FoldedScorer:
 
     def scores(self, histories: Histories) -> torch.Tensor:
         """Return (len(histories), n_items); somebody without items has no preference."""
-        users = self._fold_in.vectors(histories.indptr, histories.item_index)
+        users = np.zeros((len(histories), self._vectors.shape[1]), dtype=np.float32)
+        lengths = np.diff(histories.indptr)
+        some = np.flatnonzero(lengths)
+        indptr = np.concatenate([[0], np.cumsum(lengths[some])]).astype(np.int64)
+        users[some] = self._fold_in.vectors(indptr, histories.item_index)
         return score_blocks(torch.from_numpy(users), torch.from_numpy(self._vectors))
 
 
@@ -155,8 +162,11 @@ def _merged(leaves: Sequence[tuple[IdMap, Matrix]], width: int, progress: Progre
         level, nodes = nodes, []
         for k in range(0, len(level), 2):
             pair = level[k : k + 2]
-            nodes.append(_cut(pair, width) if len(pair) == 2 else pair[0])  # an odd one waits for the next level
-            done += len(pair) - 1
+            if len(pair) == 1:
+                nodes.append(pair[0])  # an odd one waits for the next level
+                continue
+            nodes.append(_cut(pair, width))
+            done += 1
             if progress is not None:
                 progress("merges", done, total)
     return nodes[0]

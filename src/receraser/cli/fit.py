@@ -51,7 +51,9 @@ def fit(
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(metavar="M", help="retrain, sisa, grapheraser or receraser.", autocompletion=_method_names),
+        typer.Option(
+            metavar="M", help="retrain, sisa, grapheraser, receraser or spectral.", autocompletion=_method_names
+        ),
     ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="B", help="Base model: wmf, bpr or lightgcn.", autocompletion=_model_names)
@@ -61,10 +63,12 @@ def fit(
         typer.Option(metavar="P", help="Instead of the method's: whole hash random ubp ibp inbp bekm blpa."),
     ] = None,
     aggregation: Annotated[
-        str | None, typer.Option(metavar="A", help="Instead of the method's: alone mean static attention.")
+        str | None, typer.Option(metavar="A", help="Instead of the method's: alone mean static attention spectral.")
     ] = None,
     shards: Annotated[int | None, typer.Option(metavar="K", help="How many shards.")] = None,
     dim: Annotated[int | None, typer.Option(metavar="D", help="Length of the vectors.")] = None,
+    rank: Annotated[int | None, typer.Option(metavar="R", help="Length of the merged vectors (spectral).")] = None,
+    polish: Annotated[int | None, typer.Option(metavar="N", help="Sweeps over all rows after it (spectral).")] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Root of every random draw.")] = None,
     device: Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute.")] = None,
     config: Annotated[
@@ -100,7 +104,14 @@ def fit(
             "--model": model,
         }
         named |= {"--partition": partition, "--aggregation": aggregation, "--shards": shards, "--dim": dim}
-        named |= {"--seed": seed, "--device": device, "--config": config, "--embeddings": embeddings}
+        named |= {
+            "--rank": rank,
+            "--polish": polish,
+            "--seed": seed,
+            "--device": device,
+            "--config": config,
+            "--embeddings": embeddings,
+        }
         named |= {"--set": settings or None, "--columns": columns, "--min-rating": min_rating}
         named |= {"--skip-bad-rows": skip_bad_rows or None}
         _only_an_export([name for name, value in named.items() if value is not None])
@@ -110,7 +121,8 @@ def fit(
         raise UsageError("name a file of interactions, or an export with --from-export")
     if shards == 0:  # to a configuration it means: by the method
         raise UsageError("--shards 0: expected at least 1")
-    overrides = options.pairs(settings) | ({} if dim is None else {"dim": str(dim)})
+    given = {"dim": dim, "aggregation.rank": rank, "aggregation.polish": polish}
+    overrides = options.pairs(settings) | {key: str(value) for key, value in given.items() if value is not None}
     if embeddings is not None:
         overrides |= {"partition.embeddings": "file"}
     with Bar("preparing"):

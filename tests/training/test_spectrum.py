@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from receraser.training.spectrum import leading, square_root
+
+
+@given(st.integers(0, 30), st.integers(1, 9), st.integers(1, 12), st.integers(0, 1000))
+def test_what_is_kept_is_the_best_of_its_rank(n: int, width: int, rank: int, seed: int) -> None:
+    columns = np.random.default_rng(seed).normal(size=(n, width))
+    kept, values = leading(columns, rank)
+    assert kept.shape == (n, rank)
+    _, expected, directions = np.linalg.svd(columns, full_matrices=False)
+    assert values[: len(expected)] == pytest.approx(expected, abs=1e-6)
+    best = (columns @ directions[:rank].T) @ directions[:rank]
+    np.testing.assert_allclose(kept @ kept.T, best @ best.T, atol=1e-6 * max(1.0, float((columns**2).sum())))
+
+
+def test_signs_are_fixed() -> None:
+    columns = np.random.default_rng(1).normal(size=(20, 5))
+    kept, _ = leading(columns, 5)
+    assert (kept[np.abs(kept).argmax(axis=0), range(5)] > 0).all()
+    np.testing.assert_allclose(leading(-columns, 5)[0], kept, atol=1e-12)
+
+
+def test_noise_beyond_the_rank_is_cut_off() -> None:
+    thin = np.random.default_rng(2).normal(size=(50, 2))
+    kept, values = leading(np.hstack([thin, thin, thin @ np.ones((2, 3))]), 6)
+    assert (values[2:] < 1e-6 * values[0]).all()
+    assert not kept[:, 2:].any()
+
+
+def test_equal_singular_values_span_the_same_space() -> None:
+    basis, _ = np.linalg.qr(np.random.default_rng(3).normal(size=(12, 3)))
+    for turn in range(4):
+        rotation, _ = np.linalg.qr(np.random.default_rng(turn).normal(size=(3, 3)))
+        kept, values = leading(basis @ rotation, 3)
+        assert values == pytest.approx([1.0, 1.0, 1.0])
+        np.testing.assert_allclose(kept @ kept.T, basis @ basis.T, atol=1e-12)
+
+
+def test_the_same_bits_again() -> None:
+    columns = np.random.default_rng(4).normal(size=(200, 40))
+    assert leading(columns, 10)[0].tobytes() == leading(columns.copy(), 10)[0].tobytes()
+
+
+@given(st.integers(1, 8), st.integers(0, 1000))
+def test_a_square_root_squared(n: int, seed: int) -> None:
+    half = np.random.default_rng(seed).normal(size=(n, n))
+    symmetric = half @ half.T
+    root = square_root(symmetric)
+    np.testing.assert_allclose(root, root.T, atol=1e-9)
+    np.testing.assert_allclose(root @ root, symmetric, atol=1e-8 * max(1.0, float(np.abs(symmetric).max())))
