@@ -164,6 +164,8 @@ class Fitting:
             return {}, {}
         models = [one.model for one in shards]
         seed = derive(self.config.seed, "aggregation")
+        if not self._aggregator.needs_rows:
+            train, valid = Interactions.empty(), None
         task = aggregation_task(*part_settings(self.config, "aggregation"), models, seed, train, valid)
         result = self._run("aggregate", [task])[0]
         return result.arrays, result.facts

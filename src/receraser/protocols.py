@@ -121,6 +121,11 @@ class Aggregator(Protocol):
     name: ClassVar[str]
     learns: ClassVar[bool]  # whether `fit` does anything
 
+    @property
+    def needs_rows(self) -> bool:
+        """Whether `fit` looks at the rows; where it does not, it is handed none."""
+        ...
+
     def fit(
         self,
         submodels: Sequence[FactorModel],

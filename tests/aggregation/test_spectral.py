@@ -51,7 +51,7 @@ def submodels(n_shards: int, base: FactorModel | None = None) -> list[FactorMode
 
 
 def items_of(parts: Sequence[FactorModel], **changes: object) -> np.ndarray:
-    made = Spectral(**{"rank": 3, "width": 64, **changes})  # type: ignore[arg-type]
+    made = Spectral(**{"rank": 3, "width": 64, "merge": "product", **changes})  # type: ignore[arg-type]
     return np.asarray(made.fit(parts, ROWS, valid=None, seed=1)[0]["item_vectors"])
 
 

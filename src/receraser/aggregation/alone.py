@@ -19,6 +19,7 @@ class Alone:
     """The only submodel is the scorer; nothing is learned on top of it."""
 
     name: ClassVar[str] = "alone"
+    needs_rows: ClassVar[bool] = False
     learns: ClassVar[bool] = False
 
     def fit(

@@ -55,6 +55,7 @@ class Attention:
     """
 
     name: ClassVar[str] = "attention"
+    needs_rows: ClassVar[bool] = True
     learns: ClassVar[bool] = True
 
     attention_dim: int = 32

@@ -25,6 +25,7 @@ class Mean:
     """Every submodel has the same say."""
 
     name: ClassVar[str] = "mean"
+    needs_rows: ClassVar[bool] = False
     learns: ClassVar[bool] = False
 
     def fit(

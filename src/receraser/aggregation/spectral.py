@@ -3,9 +3,10 @@
 Shards are user-atomic, so the score matrix of all shards is their P_k Q_k^T on top of each other. What matters of a
 shard for items is P_k Q_k^T up to a rotation of its users: B_k = Q_k (P_k^T P_k)^(1/2), for B_k B_k^T = Q_k P_k^T P_k
 Q_k^T whatever basis the submodel chose. Put side by side (an item that a shard does not hold has zeros there), their
-SVD U S W^T gives the best summary of all shards' predictions of a given rank; items get the rows of U S^(1/2). A user's
-vector is the ridge solution over their own surviving history in that space: nothing of a user is stored, and a forget
-costs one shard and the merge, and no pass over the data.
+SVD U S W^T gives the best summary of all shards' predictions of a given rank; items get the rows of U S^(1/2). (Where a
+submodel shares its scale evenly between users and items, as WMF does, its item vectors as they are do as well.) A
+user's vector is the ridge solution over their own surviving history in that space: nothing of a user is stored, and a
+forget costs one shard and the merge, and no pass over the data.
 
 Merged in a fixed binary tree: two neighbours are put side by side and cut back to `width` columns, and so on up. Kin:
 Divide-Factor-Combine (Mackey et al. 2011), hierarchical SVD merging (Iwen & Ong 2016).
@@ -45,7 +46,8 @@ class Spectral:
     rank
         Length of the items' vectors in the merged space.
     merge
-        "product": by B_k, independent of the submodels' bases and scales; "concat": the item vectors as they are.
+        "concat": the item vectors as they are, which validation prefers on ML-1M; "product": B_k, which does not depend
+        on the submodels' bases and scales.
     width
         Columns that a node of the merge tree keeps; at least the rank.
     missing_weight, regularization
@@ -59,7 +61,7 @@ class Spectral:
     learns: ClassVar[bool] = True
 
     rank: int = 64
-    merge: str = "product"
+    merge: str = "concat"
     width: int = 128
     missing_weight: float = 0.0
     regularization: float = 0.0
@@ -69,6 +71,11 @@ class Spectral:
         settings.check(self, at_least_one=("rank", "width"), choices={"merge": ("product", "concat")})
         if self.missing_weight > 0 and self.regularization == 0:
             raise UsageError("spectral: regularization is 0; expected more, or a user's vector is not determined")
+
+    @property
+    def needs_rows(self) -> bool:
+        """Only to polish."""
+        return self.polish > 0
 
     def fit(
         self,
@@ -88,8 +95,8 @@ class Spectral:
             vectors = vectors / np.sqrt(np.where(lengths > 0, lengths, 1.0))  # U S -> U S^(1/2)
             q = vectors.astype(np.float32)
             if self.polish:
-                q = self._polished(q, interactions, submodels[0])
-            assert items == interactions.items, "every row is in some shard"
+                q = self.polished(q, interactions, submodels[0])
+            assert not self.needs_rows or items == interactions.items, "every row is in some shard"
             return {"item_vectors": np.ascontiguousarray(q)}, _gap(values, self.rank)
 
     def _leaf(self, model: FactorModel) -> Matrix:
@@ -107,7 +114,7 @@ class Spectral:
             return base.fold_in_settings()
         return self.missing_weight, self.regularization
 
-    def _polished(self, q: NDArray[np.float32], rows: Interactions, base: FactorModel) -> NDArray[np.float32]:
+    def polished(self, q: NDArray[np.float32], rows: Interactions, base: FactorModel) -> NDArray[np.float32]:
         """Sweep: users given items, then items given users."""
         missing_weight, regularization = self._weights(base)
         weights = {"missing_weight": missing_weight, "regularization": regularization}

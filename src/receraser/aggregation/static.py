@@ -38,6 +38,7 @@ class Static:
     """
 
     name: ClassVar[str] = "static"
+    needs_rows: ClassVar[bool] = True
     learns: ClassVar[bool] = True
 
     n_epochs: int = 10

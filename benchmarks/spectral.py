@@ -1,0 +1,208 @@
+"""Spectral on ML-1M: quality against a retrain of the same seed, and the cost of forgetting one user.
+
+    python -m benchmarks.spectral --data DIR/ml-1m --models wmf --shards 10 32 --seeds 3
+    python -m benchmarks.spectral --report
+
+Every seed is also another hash key. Shares of the retrain come with a paired bootstrap over users (95 %). `polish`
+is shown beside its control: the same sweeps from random item vectors. Times: everything in one run, workers warm; a
+forget counts from the request to the published store, and is an average over a few users, put back each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from receraser.data.interactions import Interactions
+    from receraser.evaluation import Evaluation
+    from receraser.execution.local import LocalExecutor
+
+RESULTS = Path(__file__).parent / "results"
+METRICS = ("recall@20", "ndcg@20")
+COMMAND = "python -m benchmarks.spectral --data DIR/ml-1m"
+FORGOTTEN = 5  # users, for the cost of one
+
+
+def bootstrap(ours: np.ndarray, theirs: np.ndarray, *, draws: int = 1000, seed: int = 0) -> tuple[float, float]:
+    """Return the 95 % interval of mean(ours) / mean(theirs), users drawn with replacement, both at once."""
+    chosen = np.random.default_rng(seed).integers(len(ours), size=(draws, len(ours)))
+    shares = ours[chosen].mean(axis=1) / theirs[chosen].mean(axis=1)
+    return float(np.quantile(shares, 0.025)), float(np.quantile(shares, 0.975))
+
+
+def compared(name: str, found: Evaluation, full: Evaluation) -> dict[str, object]:
+    """Return metrics, shares of the retrain and their intervals."""
+    assert found.user_ids == full.user_ids
+    row: dict[str, object] = {"what": name}
+    for metric in METRICS:
+        row[metric] = found.metrics[metric]
+        row[f"{metric} share"] = found.metrics[metric] / full.metrics[metric]
+        row[f"{metric} interval"] = bootstrap(found.per_user[metric], full.per_user[metric])
+    return row
+
+
+def measure(data: Path, model: str, shards: list[int], seeds: int, device: str) -> dict[str, object]:
+    """Fit, compare and time."""
+    import torch
+
+    from receraser.config import load_config
+    from receraser.data.readers import read
+    from receraser.engine import Engine
+    from receraser.execution.local import LocalExecutor
+
+    train, valid, test = (read(data / f"{part}.txt.gz").interactions for part in ("train", "valid", "test"))
+    preset = dataclasses.replace(load_config(f"{model}-ml-1m"), device=device)
+    runs = []
+    with LocalExecutor(2 if device == "cuda" else None) as executor:
+        for seed in range(seeds):
+            retrain = Engine.from_config(dataclasses.replace(preset, seed=seed), executor=executor)
+            retrain.fit(train, valid=valid)
+            full, fit_seconds = retrain.evaluate(test, at=(20,)), retrain.seconds["submodels"]
+            runs.append({"what": "retrain", "seed": seed, **{m: full.metrics[m] for m in METRICS}, "fit": fit_seconds})
+            for k in shards:
+                for polish in (0, 1):
+                    config = dataclasses.replace(
+                        preset, method="spectral", shards=k, seed=seed, aggregation_settings={"polish": polish}
+                    )
+                    engine = Engine.from_config(config, executor=executor).fit(train, valid=valid)
+                    row = compared(f"K={k}, polish={polish}", engine.evaluate(test, at=(20,)), full)
+                    row |= {"seed": seed, "fit": sum(engine.seconds.values()), "gap": engine.aggregate_facts["gap"]}
+                    row |= {"balance": round(engine.balance, 3), "digest": engine.digest}
+                    if polish == 0:
+                        row |= forget_seconds(engine, train, executor)
+                    runs.append(row)
+                    print(f"{model} seed {seed} {_short(row)}", file=sys.stderr, flush=True)
+            control = compared("control: random vectors, 1 sweep", swept(train, test, seed, model), full)
+            runs.append(control | {"seed": seed})
+            print(f"{model} seed {seed} {_short(control)}", file=sys.stderr, flush=True)
+    counts = " ".join(str(k) for k in shards)
+    return {
+        "model": model,
+        "hyperparameters": dict(retrain.config.hyperparameters),
+        "aggregation_settings": dict(engine.config.aggregation_settings),
+        "command": f"{COMMAND} --models {model} --shards {counts} --seeds {seeds} --device {device}",
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "hardware": torch.cuda.get_device_name() if device == "cuda" else f"CPU, {os.cpu_count()} cores",
+        "runs": runs,
+    }
+
+
+def forget_seconds(engine: object, train: Interactions, executor: LocalExecutor) -> dict[str, object]:
+    """Return the mean seconds from a request to the published store, over a few users, and its stages."""
+    from receraser.engine import Engine
+
+    assert isinstance(engine, Engine)
+    totals, stages = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        engine.save(folder)
+        for user in train.users.ids[:: len(train.users) // FORGOTTEN][:FORGOTTEN]:
+            own = train.take(train.user_index == train.users.index_of(user))
+            with Engine.changing(folder, executor=executor) as held:
+                started = time.perf_counter()
+                held.forget([user])
+                computed = time.perf_counter() - started
+            totals.append(computed + held.seconds["publish"])
+            stages.append(dict(held.seconds))
+            with Engine.changing(folder, executor=executor) as held:
+                held.add(own)
+    mean = {stage: round(statistics.mean(one[stage] for one in stages), 4) for stage in stages[0]}
+    return {"forget": statistics.mean(totals), "forget stages": mean}
+
+
+def swept(train: Interactions, test: Interactions, seed: int, model: str) -> Evaluation:
+    """Return what one sweep from random item vectors reaches: the control of polish=1."""
+    from receraser.aggregation.spectral import FoldedScorer, Spectral
+    from receraser.data.ids import pseudonyms
+    from receraser.evaluation import evaluate
+    from receraser.keys import PUBLIC_KEY
+    from receraser.models.factors import initial_vectors
+    from receraser.models.registry import make_model
+
+    train, test = (one.rename_users(pseudonyms(one.users, PUBLIC_KEY)) for one in (train, test))
+    base = make_model(model, {})
+    start = initial_vectors(train.items, 64, 0.1 / 64**0.5, seed, "item")
+    vectors = Spectral(polish=1).polished(start, train, base)
+    return evaluate(FoldedScorer(train.items, vectors, *base.fold_in_settings()), train, test, at=(20,))
+
+
+def _short(row: Mapping[str, object]) -> str:
+    parts = [f"{row['what']}:"] + [f"{m} {row[m]:.4f} ({row[f'{m} share']:.1%})" for m in METRICS]
+    return "  ".join([*parts, *(f"{key} {row[key]:.2f} s" for key in ("fit", "forget") if key in row)])
+
+
+def report(folder: Path) -> str:
+    """Return the Markdown tables of all result files."""
+    lines = [
+        "# Spectral on ML-1M",
+        "",
+        "Test rows; means over seeds (each another hash key too) ± half the range; settings chosen on validation rows.",
+        "Shares are of a retrain with the same seed; in brackets the lowest and the highest end of the seeds' 95 %",
+        "paired bootstrap intervals over users. Forget: one user, from the request to the published store, workers",
+        "warm, as a share of the retrain's fit in the same run. Written by `python -m benchmarks.spectral --report`.",
+    ]
+    for path in sorted(folder.glob("spectral-*.json")):
+        result = json.loads(path.read_text())
+        lines += ["", f"## {result['model']}", "", f"`{result['command']}`, {result['hardware']}, {result['date']}", ""]
+        lines += ["| | R@20 | N@20 | share R@20 | share N@20 | fit, s | forget, s | forget / retrain |"]
+        lines += ["|---|---|---|---|---|---|---|---|"]
+        full = statistics.mean(run["fit"] for run in result["runs"] if run["what"] == "retrain")
+        for name in dict.fromkeys(run["what"] for run in result["runs"]):
+            runs = [run for run in result["runs"] if run["what"] == name]
+            cells = [name, *(_spread([run[metric] for run in runs]) for metric in METRICS)]
+            cells += [_share(runs, metric) for metric in METRICS]
+            cells += [f"{statistics.mean(r['fit'] for r in runs):.2f}" if "fit" in runs[0] else ""]
+            forget = statistics.mean(r["forget"] for r in runs) if "forget" in runs[0] else None
+            cells += ["", ""] if forget is None else [f"{forget:.2f}", f"{forget / full:.2f}"]
+            lines.append("| " + " | ".join(cells) + " |")
+        settings = ", ".join(f"{key}={value}" for key, value in result["aggregation_settings"].items())
+        lines += ["", f"{settings} (polish as named)"]
+    return "\n".join(lines) + "\n"
+
+
+def _spread(values: list[float]) -> str:
+    return f"{statistics.mean(values):.4f} ± {(max(values) - min(values)) / 2:.4f}"
+
+
+def _share(runs: list[Mapping[str, object]], metric: str) -> str:
+    if f"{metric} share" not in runs[0]:
+        return ""
+    shares = [float(str(run[f"{metric} share"])) for run in runs]
+    ends = [run[f"{metric} interval"] for run in runs]
+    low, high = min(one[0] for one in ends), max(one[1] for one in ends)  # type: ignore[index]
+    return f"{statistics.mean(shares):.1%} [{low:.1%}, {high:.1%}]"
+
+
+def main() -> None:
+    """Measure, or write the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="folder with train.txt.gz, valid.txt.gz and test.txt.gz")
+    parser.add_argument("--models", nargs="+", default=["wmf"])
+    parser.add_argument("--shards", nargs="+", type=int, default=[10, 32])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--report", action="store_true")
+    args = parser.parse_args()
+    if args.data is not None:
+        for model in args.models:
+            result = measure(args.data, model, args.shards, args.seeds, args.device)
+            (args.out / f"spectral-{model}.json").write_text(json.dumps(result, indent=1) + "\n")
+    if args.report:
+        (args.out / "spectral.md").write_text(report(args.out))
+
+
+if __name__ == "__main__":
+    main()
