@@ -298,7 +298,9 @@ class Engine:
         state = self._state()
         fitting.check_environment(state.environment)
         kept = {one.shard.id: one for one in state.shards if one.shard.id not in change.affected}
-        return fitting.state(change.train, change.valid, change.partition, kept=kept, inherited=True)
+        return fitting.state(
+            change.train, change.valid, change.partition, kept=kept, learned=state.aggregate, inherited=True
+        )
 
     def add(self, interactions: Interactions, *, dry_run: bool = False, progress: Progress | None = None) -> AddReport:
         """Take new rows in; only the shards they join are retrained, from nothing.

@@ -7,7 +7,7 @@ Each stage is a pure function of rows, configuration and seed; `Fitting` only ha
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
@@ -33,7 +33,7 @@ from receraser.execution.toys import toy_aggregation, toy_partition, toy_submode
 from receraser.fingerprint import Tensors
 from receraser.partition.partition import Embeddings, Partition, Shard
 from receraser.partition.registry import make_partitioner
-from receraser.protocols import Executor, Progress
+from receraser.protocols import Executor, Progress, Reusing
 from receraser.seeds import derive
 from receraser.state import FittedShard, State
 
@@ -156,9 +156,16 @@ class Fitting:
         ]
 
     def aggregate(
-        self, shards: Sequence[FittedShard], train: Interactions, valid: Interactions | None
+        self,
+        shards: Sequence[FittedShard],
+        train: Interactions,
+        valid: Interactions | None,
+        earlier: tuple[Tensors, Collection[int]] | None = None,
     ) -> tuple[Tensors, Mapping[str, object]]:
-        """Learn what combines the submodels."""
+        """Learn what combines the submodels.
+
+        `earlier`: what was learned before, and the shards that have changed since; parts of it may still hold.
+        """
         if not self._aggregator.learns:
             self.seconds["aggregate"] = 0.0
             return {}, {}
@@ -166,9 +173,12 @@ class Fitting:
         seed = derive(self.config.seed, "aggregation")
         if not self._aggregator.needs_rows:
             train, valid = Interactions.empty(), None
-        task = aggregation_task(*part_settings(self.config, "aggregation"), models, seed, train, valid)
+        reuse = None
+        if earlier is not None and isinstance(self._aggregator, Reusing):
+            reuse = self._aggregator.reusable(*earlier, len(models))
+        task = aggregation_task(*part_settings(self.config, "aggregation"), models, seed, train, valid, reuse=reuse)
         result = self._run("aggregate", [task])[0]
-        return result.arrays, result.facts
+        return {**({} if reuse is None else reuse.holds), **result.arrays}, result.facts
 
     def state(
         self,
@@ -177,15 +187,20 @@ class Fitting:
         partition: Partition,
         *,
         kept: Mapping[int, FittedShard] | None = None,
+        learned: Tensors | None = None,
         inherited: bool = False,
     ) -> State:
-        """Fit the shards that are not kept, then the aggregation; return the state they make."""
+        """Fit the shards that are not kept, then the aggregation; return the state they make.
+
+        `learned` is what the aggregation learned when the kept shards were last put together.
+        """
         kept = kept or {}
         with self._timed("partition"):
             missing = [partition.shard(k, train, valid) for k in range(partition.n_shards) if k not in kept]
         fitted = {one.shard.id: one for one in self.submodels(missing)}
         shards = [kept[k] if k in kept else fitted[k] for k in range(partition.n_shards)]
-        aggregate, facts = self.aggregate(shards, train, valid)
+        earlier = None if learned is None else (learned, [one.shard.id for one in shards if one.shard.id not in kept])
+        aggregate, facts = self.aggregate(shards, train, valid, earlier)
         return State(
             config=self.config,
             train=train,

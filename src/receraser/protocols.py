@@ -6,7 +6,8 @@ seed. So `Model.fit` is handed these and nothing else, and starts from nothing e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from receraser.models.factors import FactorModel
     from receraser.partition.partition import Embeddings, Partition
 
-__all__ = ["Aggregator", "Executor", "Model", "Partitioner", "Progress", "Scorer"]
+__all__ = ["Aggregator", "Executor", "Model", "Partitioner", "Progress", "Reuse", "Reusing", "Scorer"]
 
 Progress = Callable[[str, int, int], None]
 """`progress(what, done, total)`: called as work goes on; only ever shown, never used."""
@@ -143,6 +144,43 @@ class Aggregator(Protocol):
 
     def scorer(self, submodels: Sequence[FactorModel], state: Tensors) -> Scorer:
         """Put the submodels and what `fit` returned together."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Reuse:
+    """What of an earlier aggregate is of use when shards have changed.
+
+    Attributes
+    ----------
+    holds
+        All that the change leaves as it is: part of the new aggregate too.
+    known, submodels
+        What of it the new fit asks for, and the submodels that it needs besides.
+    """
+
+    holds: Tensors
+    known: Tensors
+    submodels: Sequence[int]
+
+
+@runtime_checkable
+class Reusing(Protocol):
+    """An aggregator that need not begin from nothing: parts of what it learned depend on some shards only."""
+
+    def reusable(self, state: Tensors, changed: Collection[int], n_shards: int) -> Reuse:
+        """Say what of an earlier state is of use when shards have changed."""
+        ...
+
+    def refit(
+        self,
+        submodels: Sequence[FactorModel],
+        known: Tensors,
+        interactions: Interactions,
+        *,
+        progress: Progress | None = None,
+    ) -> tuple[Tensors, Mapping[str, object]]:
+        """Return what `fit` returns, bit for bit, but for what holds and was not asked for."""
         ...
 
 

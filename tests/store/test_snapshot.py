@@ -77,7 +77,7 @@ def test_all_that_may_be_missing_may_be_missing(place: Path) -> None:
     assert same(found, Snapshot(state, {}, "", public_key=False))
     manifest = store.manifest()
     assert [manifest[key] for key in ("titles", "landmarks", "previous")] == [None, None, None]
-    assert manifest["aggregate"] == {"file": None, "facts": {}}
+    assert manifest["aggregate"] == {"files": {}, "facts": {}}
 
 
 def test_a_table_of_validation_rows_without_rows_is_not_none(place: Path) -> None:

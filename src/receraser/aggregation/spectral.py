@@ -8,13 +8,13 @@ submodel shares its scale evenly between users and items, as WMF does, its item 
 user's vector is the ridge solution over their own surviving history in that space: nothing of a user is stored, and a
 forget costs one shard and the merge, and no pass over the data.
 
-Merged in a fixed binary tree: two neighbours are put side by side and cut back to `width` columns, and so on up. Kin:
-Divide-Factor-Combine (Mackey et al. 2011), hierarchical SVD merging (Iwen & Ong 2016).
+Merged in a fixed binary tree (`tree`): one changed shard redoes one path of it. Kin: Divide-Factor-Combine (Mackey et
+al. 2011), hierarchical SVD merging (Iwen & Ong 2016).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,12 +23,13 @@ import torch
 from numpy.typing import NDArray
 
 from receraser import settings
+from receraser.aggregation.tree import MergeTree, holding, needed
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Histories, Interactions
 from receraser.errors import UsageError
 from receraser.fingerprint import Tensors
 from receraser.models.factors import FactorModel, one_torch_thread, score_blocks
-from receraser.protocols import Progress, Scorer
+from receraser.protocols import Progress, Reuse, Scorer
 from receraser.training.least_squares import FoldIn, Problem, pad
 from receraser.training.spectrum import leading, square_root
 
@@ -86,10 +87,32 @@ class Spectral:
         seed: int,  # noqa: ARG002
         progress: Progress | None = None,
     ) -> tuple[Tensors, Mapping[str, object]]:
-        """Merge the submodels' item sides; return the items' vectors."""
+        """Merge the submodels' item sides; return the items' vectors, and the inner nodes of the tree."""
+        return self.refit(submodels, {}, interactions, progress=progress)
+
+    def reusable(self, state: Tensors, changed: Collection[int], n_shards: int) -> Reuse:
+        """Say which nodes of the tree stay; those beside the paths from changed shards to the root are asked for."""
+        known, submodels = needed(state, changed, n_shards)
+        return Reuse(holding(state, changed, n_shards), known, submodels)
+
+    def refit(
+        self,
+        submodels: Sequence[FactorModel],
+        known: Tensors,
+        interactions: Interactions,
+        *,
+        progress: Progress | None = None,
+    ) -> tuple[Tensors, Mapping[str, object]]:
+        """Merge again; nodes that are known are not computed anew. The result does not depend on which are known."""
         with one_torch_thread():
-            leaves = [(model.items_, self._leaf(model)) for model in submodels]
-            items, merged = _merged(leaves, max(self.width, self.rank), progress)
+            tree = MergeTree(
+                len(submodels),
+                lambda k: (submodels[k].items_, self._leaf(submodels[k])),
+                max(self.width, self.rank),
+                known,
+                progress,
+            )
+            items, merged = tree.root()
             vectors, values = leading(merged, self.rank)
             lengths = np.sqrt((vectors**2).sum(axis=0))
             vectors = vectors / np.sqrt(np.where(lengths > 0, lengths, 1.0))  # U S -> U S^(1/2)
@@ -97,7 +120,7 @@ class Spectral:
             if self.polish:
                 q = self.polished(q, interactions, submodels[0])
             assert not self.needs_rows or items == interactions.items, "every row is in some shard"
-            return {"item_vectors": np.ascontiguousarray(q)}, _gap(values, self.rank)
+            return {"item_vectors": np.ascontiguousarray(q), **tree.nodes}, _gap(values, self.rank)
 
     def _leaf(self, model: FactorModel) -> Matrix:
         """Return what is merged of a shard: (its items, dim)."""
@@ -159,38 +182,3 @@ def _gap(values: Matrix, rank: int) -> dict[str, object]:
     if len(values) <= rank or values[rank] <= 0:
         return {"gap": None}
     return {"gap": round(float(values[rank - 1] / values[rank]), 4)}
-
-
-def _merged(leaves: Sequence[tuple[IdMap, Matrix]], width: int, progress: Progress | None) -> tuple[IdMap, Matrix]:
-    """Merge neighbours in pairs, level by level, until one is left; the tree depends on how many there are alone."""
-    nodes = list(leaves)
-    total, done = len(nodes) - 1, 0
-    while len(nodes) > 1:
-        level, nodes = nodes, []
-        for k in range(0, len(level), 2):
-            pair = level[k : k + 2]
-            if len(pair) == 1:
-                nodes.append(pair[0])  # an odd one waits for the next level
-                continue
-            nodes.append(_cut(pair, width))
-            done += 1
-            if progress is not None:
-                progress("merges", done, total)
-    return nodes[0]
-
-
-def _cut(pair: Sequence[tuple[IdMap, Matrix]], width: int) -> tuple[IdMap, Matrix]:
-    """Put two nodes side by side, and keep the leading columns."""
-    items, columns = _side_by_side(pair)
-    return items, (leading(columns, width)[0] if columns.shape[1] > width else columns)
-
-
-def _side_by_side(pair: Sequence[tuple[IdMap, Matrix]]) -> tuple[IdMap, Matrix]:
-    """Return the columns of both over the union of their items, zeros where one has not got the item."""
-    items = IdMap([name for ids, _ in pair for name in ids])
-    columns = np.zeros((len(items), sum(one.shape[1] for _, one in pair)))
-    start = 0
-    for ids, one in pair:
-        columns[items.indices(ids), start : start + one.shape[1]] = one
-        start += one.shape[1]
-    return items, columns

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.fingerprint import Tensors
-from receraser.protocols import Partitioner, Progress
+from receraser.protocols import Partitioner, Progress, Reuse, Reusing
 
 if TYPE_CHECKING:
     from receraser.models.factors import FactorModel
@@ -175,21 +175,29 @@ def aggregation_task(
     seed: int,
     train: Interactions,
     valid: Interactions | None = None,
+    *,
+    reuse: Reuse | None = None,
 ) -> Task:
-    """Return the task of learning what combines the submodels."""
+    """Return the task of learning what combines the submodels.
+
+    With `reuse` only the submodels are sent that are needed besides what is known.
+    """
+    known: Tensors = {} if reuse is None else reuse.known
+    sent = range(len(submodels)) if reuse is None else reuse.submodels
     about = {
         "aggregation": aggregation,
         "settings": dict(settings),
         "model": submodels[0].name,
         "hyperparameters": submodels[0].hyperparameters(),
         "n_submodels": len(submodels),
+        "reuses": reuse is not None,
         "seed": seed,
     }
     ids: dict[str, IdMap] = {}
-    arrays: dict[str, NDArray[np.generic]] = {}
-    for k, model in enumerate(submodels):
-        ids |= {f"{k}.users": model.users_, f"{k}.items": model.items_}
-        arrays |= {f"{k}.{name}": array for name, array in model.state().items()}
+    arrays: dict[str, NDArray[np.generic]] = {f"known.{name}": array for name, array in known.items()}
+    for k in sent:
+        ids |= {f"{k}.users": submodels[k].users_, f"{k}.items": submodels[k].items_}
+        arrays |= {f"{k}.{name}": array for name, array in submodels[k].state().items()}
     return Task("aggregation", about, _tables(train, valid), ids, arrays)
 
 
@@ -198,13 +206,24 @@ def _aggregation(task: Task, progress: Progress | None) -> Outcome:
 
     submodels = []
     for k in range(int(str(task.settings["n_submodels"]))):
-        own = f"{k}."
-        state = {name.removeprefix(own): array for name, array in task.arrays.items() if name.startswith(own)}
-        submodels.append(_model(task).load_state(task.ids[f"{k}.users"], task.ids[f"{k}.items"], state))
+        model = _model(task)
+        nobody = np.zeros((0, model.dim), dtype=np.float32)  # one that is not needed was not sent
+        state = _part(task, f"{k}.") or {"user_vectors": nobody, "item_vectors": nobody}
+        users, items = (task.ids.get(f"{k}.{side}", IdMap([])) for side in ("users", "items"))
+        submodels.append(model.load_state(users, items, state))
     aggregator = make_aggregator(str(task.settings["aggregation"]), _settings(task, "settings"))
     train, valid = task.tables["train"], task.tables.get("valid")
-    learned, facts = aggregator.fit(submodels, train, valid=valid, seed=_seed(task), progress=progress)
+    if task.settings["reuses"]:
+        assert isinstance(aggregator, Reusing)
+        learned, facts = aggregator.refit(submodels, _part(task, "known."), train, progress=progress)
+    else:
+        learned, facts = aggregator.fit(submodels, train, valid=valid, seed=_seed(task), progress=progress)
     return learned, {}, facts
+
+
+def _part(task: Task, prefix: str) -> dict[str, NDArray[np.generic]]:
+    """Return the arrays whose name begins so, without that beginning."""
+    return {name.removeprefix(prefix): array for name, array in task.arrays.items() if name.startswith(prefix)}
 
 
 _KINDS = {

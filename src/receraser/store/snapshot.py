@@ -81,7 +81,7 @@ def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool 
             "shards": shards,
             "landmarks": None if landmarks is None else put(encode_landmarks(landmarks)),
             "aggregate": {
-                "file": put(encode_tensors(state.aggregate)) if state.aggregate else None,
+                "files": {name: put(encode_tensors({name: state.aggregate[name]})) for name in sorted(state.aggregate)},
                 "facts": dict(state.aggregate_facts),
             },
             "titles": put(encode_titles(snapshot.titles)) if snapshot.titles else None,
@@ -156,7 +156,7 @@ def _snapshot(store: DirectoryStore, manifest: Mapping[str, object]) -> Snapshot
             len(shards), of_train, of_valid, None if landmarks is None else decode_landmarks(get(str(landmarks)))
         ),
         shards=shards,
-        aggregate={} if aggregate["file"] is None else decode_tensors(get(_typed(aggregate, "file", str))),
+        aggregate={name: decode_tensors(get(file))[name] for name, file in _typed(aggregate, "files", dict).items()},
         environment=_typed(manifest, "environment", dict),
         inherited=_typed(manifest, "inherited", bool),
         kept_old=manifest["previous"] is not None and bool(_typed(manifest, "previous", dict)),
