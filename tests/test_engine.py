@@ -432,6 +432,7 @@ class _Scaling:
 
     name: ClassVar[str] = "scaling"
     learns: ClassVar[bool] = True
+    needs_rows: ClassVar[bool] = True
     factor: ClassVar[float] = 1.0
 
     def fit(
