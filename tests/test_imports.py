@@ -28,7 +28,7 @@ LAYERS: list[list[str]] = [
     ["models", "keys", "methods"],
     ["partition"],
     ["aggregation", "erasure"],
-    ["execution", "config"],
+    ["execution", "config", "reports"],
     ["state"],
     ["fitting", "changes", "serving", "store"],
     ["engine"],

@@ -38,6 +38,7 @@ from receraser.models.wmf import WMF
 from receraser.partition.partition import Embeddings, Partition
 from receraser.partition.registry import PARTITIONS
 from receraser.protocols import Aggregator, Executor, Partitioner, Progress
+from receraser.reports import AddReport, ForgetReport
 from receraser.serving import Recommendation, best_items, histories_of
 from receraser.state import ShardReport, State
 from receraser.store.directory import DirectoryStore
@@ -54,44 +55,6 @@ class _Published:
     path: Path
     version: str
     state: State
-
-
-@dataclass(frozen=True)
-class ForgetReport:
-    """What a forget did, or would do.
-
-    Attributes
-    ----------
-    rows_removed, valid_rows_removed
-        Training and validation rows that are gone.
-    shards_retrained
-        The shards that held them.
-    unknown
-        The part of the request for which nothing was held; its users go by the ids they were asked for by.
-    users_left_empty, items_left_empty
-        Users and items that lost their last training row.
-    estimated_seconds
-        By the times of the last fit; None where there is nothing to go by.
-    """
-
-    rows_removed: int
-    valid_rows_removed: int
-    shards_retrained: tuple[int, ...]
-    unknown: ForgetRequest
-    users_left_empty: int
-    items_left_empty: int
-    estimated_seconds: float | None
-
-
-@dataclass(frozen=True)
-class AddReport:
-    """What an add did, or would do: rows that joined, rows that were held already, the shards that retrained."""
-
-    rows_added: int
-    rows_held: int
-    valid_rows_moved: int
-    shards_retrained: tuple[int, ...]
-    estimated_seconds: float | None
 
 
 class Engine:

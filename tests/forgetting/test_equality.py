@@ -74,12 +74,14 @@ def test_every_method_and_every_model_is_among_them() -> None:
 
 
 @each
-@given(story=stories(), backwards=st.booleans())
+@given(story=stories(), backwards=st.booleans(), threads=st.sampled_from([1, 2]))
 @settings(max_examples=6)
-def test_forgetting_equals_never_having_seen(combination: Combination, story: Story, backwards: bool) -> None:
-    engine, book = fitted(combination, story, Here(backwards=backwards))
+def test_forgetting_equals_never_having_seen(
+    combination: Combination, story: Story, backwards: bool, threads: int
+) -> None:
+    engine, book = fitted(combination, story, Here(backwards=backwards, threads=threads))
     live(story, engine, book)
-    other = Here(backwards=not backwards)
+    other = Here(backwards=not backwards, threads=3 - threads)
     assert differences(engine, book.fresh(other)) == []
     assert differences(engine, again(engine, other)) == []
     assert engine.level == ("L1" if combination.remembers_data and book.changed else "L3")

@@ -113,29 +113,13 @@ def _tell(folder: Path, picture: Path, as_json: bool) -> None:
     draw_forgetting(picture, sizes, report.shards_retrained, before.seconds, after.seconds, shares)
     say("\n7. In numbers")
     if as_json:
-        told_of_person = [{"item": one, "title": world.titles[one]} for one in before.lists[story.person]]
-        print_json(
-            {
-                "digest": after.digest,
-                "level": after.level,
-                "refit_equal": same,
-                "person": story.person,
-                "rows_removed": report.rows_removed,
-                "shards_retrained": list(report.shards_retrained),
-                "recommendations": told_of_person,
-                "before": before.metrics,
-                "after": after.metrics,
-                "stayed": shares,
-                "seconds": {"fit": before.seconds, "forget": after.seconds},
-                "picture": str(picture),
-            }
-        )
+        shown = [{"item": one, "title": world.titles[one]} for one in before.lists[story.person]]
+        more = {"recommendations": shown, "stayed": shares, "refit_equal": same, "picture": str(picture)}
+        print_json(_document(story, before, after, report) | more)
     else:
         _print_numbers(before, after)
-    say(
-        f"   Level {after.level}: every weight is that of a fresh fit, given the shard of each row. Those were assigned"
-    )
-    say("   while the person was there; `receraser rebuild` assigns them anew, and --partition hash has no need to.")
+    say(f"   Level {after.level}: every weight is that of a fresh fit, given the shard of each row. Shards were made")
+    say("   while the person was there; `receraser rebuild` makes them anew, and --partition hash has no need to.")
     say(f"   A picture of it: {picture}")
     if not same:
         raise typer.Exit(1)
@@ -271,6 +255,20 @@ def _fresh_digest(store: Path, folder: Path) -> str:
     Engine.load(store).export(folder / "export")
     with Bar("starting fresh workers") as bar:
         return Engine.fit_export(folder / "export", progress=bar.update).digest
+
+
+def _document(story: _Story, before: _Moment, after: _Moment, report: ForgetReport) -> dict[str, object]:
+    """Return what happened, for JSON."""
+    return {
+        "digest": after.digest,
+        "level": after.level,
+        "person": story.person,
+        "rows_removed": report.rows_removed,
+        "shards_retrained": list(report.shards_retrained),
+        "before": before.metrics,
+        "after": after.metrics,
+        "seconds": {"fit": before.seconds, "forget": after.seconds},
+    }
 
 
 def _print_numbers(before: _Moment, after: _Moment) -> None:

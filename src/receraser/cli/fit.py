@@ -35,6 +35,7 @@ def _method_names() -> list[str]:
 
 
 def fit(
+    context: typer.Context,
     store: options.Store,
     data: Annotated[
         Path | None,
@@ -96,25 +97,7 @@ def fit(
     from receraser.store.directory import DirectoryStore
 
     if from_export is not None:
-        named: dict[str, object] = {
-            "DATA": data,
-            "--valid": valid,
-            "--items": items,
-            "--method": method,
-            "--model": model,
-        }
-        named |= {"--partition": partition, "--aggregation": aggregation, "--shards": shards, "--dim": dim}
-        named |= {
-            "--rank": rank,
-            "--polish": polish,
-            "--seed": seed,
-            "--device": device,
-            "--config": config,
-            "--embeddings": embeddings,
-        }
-        named |= {"--set": settings or None, "--columns": columns, "--min-rating": min_rating}
-        named |= {"--skip-bad-rows": skip_bad_rows or None}
-        _only_an_export([name for name, value in named.items() if value is not None])
+        _check_only_an_export(context)
         _fit_export(from_export, store, keys, replace=replace, dry_run=dry_run, as_json=as_json)
         return
     if data is None:
@@ -166,7 +149,14 @@ def fit(
         _say_what_next(store, keys, rows.users.ids[0])
 
 
-def _only_an_export(given: list[str]) -> None:
+def _check_only_an_export(context: typer.Context) -> None:
+    """Refuse options that an export decides: whatever was given but where it goes and how it is told."""
+    allowed = ("store", "from_export", "keys", "replace", "dry_run", "as_json")
+    given = []
+    for option in context.command.params:
+        source = context.get_parameter_source(str(option.name))
+        if source is not None and source.name == "COMMANDLINE" and option.name not in allowed:
+            given.append(option.opts[0] if option.opts[0].startswith("-") else "DATA")
     if given:
         raise UsageError(f"--from-export brings its own data and configuration; leave {', '.join(given)} out")
 

@@ -1,0 +1,47 @@
+"""What a forget or an add says of itself: rows, shards, and how long it takes about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from receraser.erasure.request import ForgetRequest
+
+__all__ = ["AddReport", "ForgetReport"]
+
+
+@dataclass(frozen=True)
+class ForgetReport:
+    """What a forget did, or would do.
+
+    Attributes
+    ----------
+    rows_removed, valid_rows_removed
+        Training and validation rows that are gone.
+    shards_retrained
+        The shards that held them.
+    unknown
+        The part of the request for which nothing was held; its users go by the ids they were asked for by.
+    users_left_empty, items_left_empty
+        Users and items that lost their last training row.
+    estimated_seconds
+        By the times of the last fit; None where there is nothing to go by.
+    """
+
+    rows_removed: int
+    valid_rows_removed: int
+    shards_retrained: tuple[int, ...]
+    unknown: ForgetRequest
+    users_left_empty: int
+    items_left_empty: int
+    estimated_seconds: float | None
+
+
+@dataclass(frozen=True)
+class AddReport:
+    """What an add did, or would do: rows that joined, rows that were held already, the shards that retrained."""
+
+    rows_added: int
+    rows_held: int
+    valid_rows_moved: int
+    shards_retrained: tuple[int, ...]
+    estimated_seconds: float | None
