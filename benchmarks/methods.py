@@ -75,11 +75,13 @@ def fitted(
         yield config.method, state, dict(fitting.seconds)
     if config.method != "receraser":
         return
-    kept = {one.shard.id: one for one in state.shards}
     for aggregation in ON_SAME_SHARDS:
         other = resolve(dataclasses.replace(config, method="", aggregation=aggregation, aggregation_settings={}))
         with Fitting(other, executor, n_tasks=1, partitions=False, progress=None) as fitting:
-            yield f"inbp + {aggregation}", fitting.state(train, valid, partition, kept=kept), dict(fitting.seconds)
+            shards = [dataclasses.replace(one, config=other) for one in state.shards]
+            learned, facts = fitting.aggregate(shards, train, valid)
+            same = dataclasses.replace(state, config=other, shards=shards, aggregate=learned, aggregate_facts=facts)
+            yield f"inbp + {aggregation}", same, dict(fitting.seconds)
 
 
 def measure(data: Path, model: str, methods: Sequence[str], seeds: int, device: str) -> dict[str, object]:

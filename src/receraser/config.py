@@ -37,6 +37,7 @@ from receraser.errors import UsageError, nearest
 from receraser.methods import CUSTOM, METHODS, find_method, method_of
 
 __all__ = [
+    "ADDITIVE_NAMES",
     "MODEL_NAMES",
     "EngineConfig",
     "check_parts",
@@ -47,7 +48,8 @@ __all__ = [
     "resolve",
 ]
 
-MODEL_NAMES = ("bpr", "lightgcn", "wmf")  # known without importing torch; a test holds it to the registry
+ADDITIVE_NAMES = ("ease", "gram", "graphfilter")  # models that need no shards, and take none
+MODEL_NAMES = ("bpr", "lightgcn", "wmf", *ADDITIVE_NAMES)  # without importing torch; a test holds it to the registry
 _MOST_SHARDS = 10_000  # more are a mistake: every shard has a model of its own
 
 _EXPECTED: Mapping[str, tuple[type, str]] = {
@@ -131,7 +133,7 @@ def resolve(config: EngineConfig, texts: Mapping[str, str] | None = None) -> Eng
     from receraser.models.factors import torch_device
 
     config = combined(config)
-    config = dataclasses.replace(config, device=torch_device(config.device).type)
+    config = dataclasses.replace(config, device=torch_device(_device(config)).type)
     given = _by_part(texts or {})
     chosen = {key: _chosen(config, key, given[what]) for key, (what, _) in _PARTS.items()}
     config = dataclasses.replace(config, **chosen)  # type: ignore[arg-type]
@@ -139,6 +141,15 @@ def resolve(config: EngineConfig, texts: Mapping[str, str] | None = None) -> Eng
     plain = {key: {k: v for k, v in one.items() if k not in _OWNED} for key, one in complete.items()}
     named = dataclasses.replace(config, method=method_of(config.partition, config.aggregation))
     return dataclasses.replace(named, **plain)  # type: ignore[arg-type]
+
+
+def _device(config: EngineConfig) -> str:
+    """Return where the parts compute: additive models on the CPU alone."""
+    if config.model not in ADDITIVE_NAMES:
+        return config.device
+    if config.device == "cuda":
+        raise UsageError(f"the model {config.model} computes on the CPU; leave --device out, or say --device cpu")
+    return "cpu" if config.device == "auto" else config.device
 
 
 def check_parts(config: EngineConfig) -> None:
@@ -168,6 +179,12 @@ def combined(config: EngineConfig) -> EngineConfig:
         raise UsageError(
             f"{shards} shards were asked for, but the method retrain is one shard; choose another method, "
             "as in --method receraser"
+        )
+    if config.model in ADDITIVE_NAMES and (partition, aggregation) != ("whole", "alone"):
+        raise UsageError(
+            f"the model {config.model} is a function of sums over users and forgets exactly without shards; it goes "
+            f"with --method retrain, not with {partition} shards and {aggregation}; models for shards are wmf, bpr and "
+            "lightgcn"
         )
     if aggregation == "alone" and shards != 1:
         raise UsageError(

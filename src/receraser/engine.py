@@ -22,22 +22,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from receraser import settings
-from receraser.changes import Change, joined, without
+from receraser.changes import joined, without
 from receraser.config import EngineConfig, resolve
 from receraser.data.ids import IdMap, id_text, key_check, pseudonyms
 from receraser.data.interactions import Interactions
-from receraser.erasure.plan import estimated_seconds, plan
+from receraser.erasure.plan import NOTHING, cheapest, estimated_seconds, plan, share_of_pairs
 from receraser.erasure.request import ForgetRequest
 from receraser.errors import KeyMismatchError, StoreError, UsageError
 from receraser.evaluation import Evaluation, evaluate
 from receraser.fitting import Fitting
 from receraser.keys import PUBLIC_KEY
-from receraser.models.factors import FactorModel
 from receraser.models.wmf import WMF
 from receraser.partition.partition import Embeddings, Partition
 from receraser.partition.registry import PARTITIONS
-from receraser.protocols import Aggregator, Executor, Partitioner, Progress
+from receraser.protocols import Aggregator, Executor, Model, Partitioner, Progress
 from receraser.reports import AddReport, ForgetReport
 from receraser.serving import Recommendation, best_items, histories_of
 from receraser.state import ShardReport, State
@@ -90,7 +92,7 @@ class Engine:
     def __init__(
         self,
         *,
-        model: FactorModel | None = None,
+        model: Model | None = None,
         method: str = "",
         partitioner: Partitioner | None = None,
         aggregator: Aggregator | None = None,
@@ -100,8 +102,8 @@ class Engine:
         executor: Executor | None = None,
     ) -> None:
         chosen = model if model is not None else WMF()
-        own = settings.values(chosen)
-        device = str(own.pop("device"))
+        own = chosen.hyperparameters()
+        device = str(own.pop("device", "auto"))
         if partitioner is not None and shards not in (0, partitioner.n_shards):
             raise UsageError(f"{shards} shards were asked for, but the partitioner makes {partitioner.n_shards}")
         self.config = EngineConfig(
@@ -244,6 +246,7 @@ class Engine:
             rows_removed=planned.rows_removed,
             valid_rows_removed=planned.valid_rows_removed,
             shards_retrained=planned.shards,
+            path=_path(state, planned.shards, state.train, planned.train_rows),
             unknown=planned.unknown.renamed(outside),
             users_left_empty=planned.users_left_empty,
             items_left_empty=planned.items_left_empty,
@@ -252,18 +255,9 @@ class Engine:
         self.seconds = {}
         if planned.shards and not dry_run:
             with self._fitting(len(planned.shards), progress, partitions=False) as fitting:
-                self._fitted = self._changed(fitting, without(state, planned))
+                self._fitted = fitting.changed(state, without(state, planned), report.path)
             self.titles = self._titles()
         return report
-
-    def _changed(self, fitting: Fitting, change: Change) -> State:
-        """Return the state after a change; shards that it does not affect keep their submodels."""
-        state = self._state()
-        fitting.check_environment(state.environment)
-        kept = {one.shard.id: one for one in state.shards if one.shard.id not in change.affected}
-        return fitting.state(
-            change.train, change.valid, change.partition, kept=kept, learned=state.aggregate, inherited=True
-        )
 
     def add(self, interactions: Interactions, *, dry_run: bool = False, progress: Progress | None = None) -> AddReport:
         """Take new rows in; only the shards they join are retrained, from nothing.
@@ -276,13 +270,15 @@ class Engine:
         new = rows.without(state.train)
         self.seconds = {}
         if not len(new):
-            return AddReport(0, len(rows), 0, (), 0.0)
+            return AddReport(0, len(rows), 0, (), NOTHING, 0.0)
         with self._fitting(state.config.shards, progress, partitions=False) as fitting:
             change = joined(state, new, fitting.place(new, state.train, state.partition))
+            path = _path(state, change.affected, change.train, change.train.holds(new))
             if not dry_run:
-                self._fitted = self._changed(fitting, change)
+                self._fitted = fitting.changed(state, change, path)
         moved = 0 if state.valid is None or change.valid is None else len(state.valid) - len(change.valid)
-        return AddReport(len(new), len(rows) - len(new), moved, change.affected, _estimated(state, change.affected))
+        seconds = _estimated(state, change.affected)
+        return AddReport(len(new), len(rows) - len(new), moved, change.affected, path, seconds)
 
     # ------------------------------------------------------------------ recommend, evaluate
 
@@ -510,6 +506,12 @@ class Engine:
         engine.titles = dict(export.titles)
         given = export.partition if PARTITIONS[export.config.partition].remembers_data else None
         return engine._fit(export.train, export.valid, given, None, progress)
+
+
+def _path(state: State, shards: Sequence[int], rows: Interactions, touched: NDArray[np.bool_]) -> str:
+    """Return the cheapest exact way; the rows that go are touched, or those that come."""
+    additive = len(state.shards) == 1 and state.shards[0].sums is not None
+    return cheapest(shards, len(state.shards), share_of_pairs(rows, touched) if additive else None)
 
 
 def _estimated(state: State, shards: Sequence[int]) -> float | None:

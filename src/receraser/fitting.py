@@ -10,14 +10,16 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from receraser.aggregation.registry import make_aggregator
+from receraser.changes import Change
 from receraser.config import EngineConfig, part_settings
 from receraser.data.interactions import Interactions
+from receraser.erasure.plan import DOWNDATE, REFIT
 from receraser.errors import EnvironmentMismatchError
 from receraser.execution.local import LocalExecutor
 from receraser.execution.task import (
@@ -28,14 +30,19 @@ from receraser.execution.task import (
     partition_task,
     placement_task,
     submodel_task,
+    sums_task,
 )
-from receraser.execution.toys import toy_aggregation, toy_partition, toy_submodel
+from receraser.execution.toys import toy_aggregation, toy_partition, toy_submodel, toy_sums
 from receraser.fingerprint import Tensors
+from receraser.models.registry import make_model
 from receraser.partition.partition import Embeddings, Partition, Shard
 from receraser.partition.registry import make_partitioner
-from receraser.protocols import Executor, Progress, Reusing
+from receraser.protocols import Additive, Executor, Progress, Reusing
 from receraser.seeds import derive
 from receraser.state import FittedShard, State
+
+if TYPE_CHECKING:
+    from receraser.models.factors import FactorModel
 
 __all__ = ["Fitting"]
 
@@ -92,14 +99,13 @@ class Fitting:
             self._executor.close()
 
     def _toys(self) -> list[Task]:
-        toys = [toy_submodel(*part_settings(self.config, "model"))]
+        model = part_settings(self.config, "model")
+        toys = [toy_sums(*model) or toy_submodel(*model)]
         name, settings = part_settings(self.config, "partition")
         if self._partitions and self._partitioner.remembers_data and settings.get("embeddings") != "file":
             toys.append(toy_partition(name, settings))
         if self._aggregator.learns:
-            toys.append(
-                toy_aggregation(*part_settings(self.config, "aggregation"), *part_settings(self.config, "model"))
-            )
+            toys.append(toy_aggregation(*part_settings(self.config, "aggregation"), *model))
         return toys
 
     @property
@@ -142,18 +148,38 @@ class Fitting:
         task = placement_task(*part_settings(self.config, "partition"), seed, newcomers, held, partition)
         return np.asarray(self._run("partition", [task])[0].arrays["shards"], dtype=np.int32)
 
-    def submodels(self, shards: Sequence[Shard]) -> list[FittedShard]:
-        """Fit one submodel per shard, each a pure function of its shard, the hyperparameters and its seed."""
-        name, hyperparameters = part_settings(self.config, "model")
-        tasks = [
-            submodel_task(name, hyperparameters, derive(self.config.seed, "shard", s.id), s.train, s.valid)
-            for s in shards
-        ]
+    def submodels(
+        self, shards: Sequence[Shard], superseded: Mapping[int, FittedShard] | None = None
+    ) -> list[FittedShard]:
+        """Fit one submodel per shard, each a pure function of its shard, the hyperparameters and its seed.
+
+        `superseded`: the same shards as they were; of an additive model their sums are brought up to date.
+        """
+        self._ready()  # compiles what takes the sums, on nobody's time
+        with self._timed("submodels"):
+            sums = [self._sums(shard, (superseded or {}).get(shard.id)) for shard in shards]
+        tasks = [self._submodel_task(shard, own) for shard, own in zip(shards, sums, strict=True)]
         results = self._run("submodels", tasks)
         return [
-            FittedShard.of(self.config, shard, result.arrays, facts=result.facts, seconds=result.seconds)
-            for shard, result in zip(shards, results, strict=True)
+            FittedShard.of(self.config, shard, result.arrays, facts=result.facts, seconds=result.seconds, sums=own)
+            for shard, result, own in zip(shards, results, sums, strict=True)
         ]
+
+    def _sums(self, shard: Shard, was: FittedShard | None) -> Tensors | None:
+        """Return the sums that an additive model is solved for from; None where the rows are needed."""
+        model = make_model(*part_settings(self.config, "model"))
+        if not isinstance(model, Additive):
+            return None
+        if was is None or was.sums is None:
+            return model.sums(shard.train)
+        return model.resummed(was.sums, was.shard.train, shard.train)
+
+    def _submodel_task(self, shard: Shard, sums: Tensors | None) -> Task:
+        name, hyperparameters = part_settings(self.config, "model")
+        seed = derive(self.config.seed, "shard", shard.id)
+        if sums is not None:
+            return sums_task(name, hyperparameters, seed, shard.train.items, sums)
+        return submodel_task(name, hyperparameters, seed, shard.train, shard.valid)
 
     def aggregate(
         self,
@@ -169,7 +195,7 @@ class Fitting:
         if not self._aggregator.learns:
             self.seconds["aggregate"] = 0.0
             return {}, {}
-        models = [one.model for one in shards]
+        models = cast("Sequence[FactorModel]", [one.model for one in shards])  # no other can be aggregated
         seed = derive(self.config.seed, "aggregation")
         if not self._aggregator.needs_rows:
             train, valid = Interactions.empty(), None
@@ -181,36 +207,54 @@ class Fitting:
         return {**({} if reuse is None else reuse.holds), **result.arrays}, result.facts
 
     def state(
+        self, train: Interactions, valid: Interactions | None, partition: Partition, *, inherited: bool = False
+    ) -> State:
+        """Fit every shard, then the aggregation; return the state they make.
+
+        `inherited`: the partition was not computed from these rows, but taken over.
+        """
+        with self._timed("partition"):
+            shards = list(partition.shards(train, valid))
+        fitted = self.submodels(shards)
+        aggregate = self.aggregate(fitted, train, valid)
+        return self._state(train, valid, partition, fitted, aggregate, inherited=inherited)
+
+    def changed(self, state: State, change: Change, path: str) -> State:
+        """Return the state after a change: affected shards are fitted again, then the aggregation.
+
+        Whatever the path (`erasure.plan`), the state is the same; with "refit" nothing learned before is made use of
+        but the submodels of shards that did not change.
+        """
+        self.check_environment(state.environment)
+        was = {one.shard.id: one for one in state.shards}
+        with self._timed("partition"):
+            affected = [change.partition.shard(k, change.train, change.valid) for k in change.affected]
+        fitted = {one.shard.id: one for one in self.submodels(affected, was if path == DOWNDATE else None)}
+        shards = [fitted.get(k, was[k]) for k in range(change.partition.n_shards)]
+        earlier = None if path == REFIT else (state.aggregate, change.affected)
+        aggregate = self.aggregate(shards, change.train, change.valid, earlier)
+        return self._state(change.train, change.valid, change.partition, shards, aggregate, inherited=True)
+
+    def _state(
         self,
         train: Interactions,
         valid: Interactions | None,
         partition: Partition,
+        shards: Sequence[FittedShard],
+        aggregate: tuple[Tensors, Mapping[str, object]],
         *,
-        kept: Mapping[int, FittedShard] | None = None,
-        learned: Tensors | None = None,
-        inherited: bool = False,
+        inherited: bool,
     ) -> State:
-        """Fit the shards that are not kept, then the aggregation; return the state they make.
-
-        `learned` is what the aggregation learned when the kept shards were last put together.
-        """
-        kept = kept or {}
-        with self._timed("partition"):
-            missing = [partition.shard(k, train, valid) for k in range(partition.n_shards) if k not in kept]
-        fitted = {one.shard.id: one for one in self.submodels(missing)}
-        shards = [kept[k] if k in kept else fitted[k] for k in range(partition.n_shards)]
-        earlier = None if learned is None else (learned, [one.shard.id for one in shards if one.shard.id not in kept])
-        aggregate, facts = self.aggregate(shards, train, valid, earlier)
         return State(
             config=self.config,
             train=train,
             valid=valid,
             partition=partition,
             shards=shards,
-            aggregate=aggregate,
+            aggregate=aggregate[0],
             environment=dict(self.environment),
             inherited=inherited and self._partitioner.remembers_data,
-            aggregate_facts=facts,
+            aggregate_facts=aggregate[1],
             seconds={"aggregate": self.seconds["aggregate"]},
         )
 

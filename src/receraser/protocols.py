@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from receraser.models.factors import FactorModel
     from receraser.partition.partition import Embeddings, Partition
 
-__all__ = ["Aggregator", "Executor", "Model", "Partitioner", "Progress", "Reuse", "Reusing", "Scorer"]
+__all__ = ["Additive", "Aggregator", "Executor", "Model", "Partitioner", "Progress", "Reuse", "Reusing", "Scorer"]
 
 Progress = Callable[[str, int, int], None]
 """`progress(what, done, total)`: called as work goes on; only ever shown, never used."""
@@ -71,12 +71,29 @@ class Model(Scorer, Protocol):
         """Return what was learned, as named arrays; the vocabularies are the shard's and not part of it."""
         ...
 
-    def load_state(self, users: IdMap, items: IdMap, state: Tensors) -> Self:
-        """Take over what `state` returned."""
+    def restore(self, rows: Interactions, state: Tensors) -> Self:
+        """Take over what `state` returned, learned from these rows."""
         ...
 
     def facts(self) -> Mapping[str, object]:
         """Return what a person may want to know of the fit (epochs used, validation curve); no part of the digest."""
+        ...
+
+
+@runtime_checkable
+class Additive(Protocol):
+    """A model that is a function of sums of whole numbers over users: what a row added can be taken away, exactly."""
+
+    def sums(self, rows: Interactions) -> Tensors | None:
+        """Return the sums of these rows; None where the model keeps none and is fitted from the rows."""
+        ...
+
+    def resummed(self, sums: Tensors, before: Interactions, after: Interactions) -> Tensors | None:
+        """Return `sums(after)`, bit for bit, given `sums(before)`; only users who changed are looked at."""
+        ...
+
+    def solve(self, items: IdMap, sums: Tensors, seed: int) -> tuple[Tensors, Mapping[str, object]]:
+        """Return the state that `fit` comes to, from the sums of the rows alone; and facts of it."""
         ...
 
 

@@ -19,6 +19,8 @@ class ForgetReport:
         Training and validation rows that are gone.
     shards_retrained
         The shards that held them.
+    path
+        The cheapest exact way there: "nothing", "downdate", "shards" or "refit" (`erasure.plan`).
     unknown
         The part of the request for which nothing was held; its users go by the ids they were asked for by.
     users_left_empty, items_left_empty
@@ -30,6 +32,7 @@ class ForgetReport:
     rows_removed: int
     valid_rows_removed: int
     shards_retrained: tuple[int, ...]
+    path: str
     unknown: ForgetRequest
     users_left_empty: int
     items_left_empty: int
@@ -38,10 +41,11 @@ class ForgetReport:
 
 @dataclass(frozen=True)
 class AddReport:
-    """What an add did, or would do: rows that joined, rows that were held already, the shards that retrained."""
+    """What an add did, or would do: rows that joined, rows that were held already, shards that retrained, the path."""
 
     rows_added: int
     rows_held: int
     valid_rows_moved: int
     shards_retrained: tuple[int, ...]
+    path: str
     estimated_seconds: float | None

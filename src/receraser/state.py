@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING, cast
 
 from receraser import fingerprint
 from receraser.aggregation.registry import make_aggregator
 from receraser.config import EngineConfig, part_settings
 from receraser.data.interactions import Interactions
 from receraser.fingerprint import Tensors
-from receraser.models.factors import FactorModel
 from receraser.models.registry import make_model
 from receraser.partition.partition import Partition, Shard
 from receraser.partition.registry import PARTITIONS
-from receraser.protocols import Scorer
+from receraser.protocols import Model, Scorer
+
+if TYPE_CHECKING:
+    from receraser.models.factors import FactorModel
 
 __all__ = ["FittedShard", "ShardReport", "State"]
 
@@ -45,14 +48,17 @@ class FittedShard:
         For people: what the fit said of itself, and how long it took (None where nobody measured).
     files
         The names of its files in the store it was read from or written to, by what is in them.
+    sums
+        Of an additive model: the sums of the rows, where they are at hand. A function of the rows, not stored.
     """
 
     config: EngineConfig
     shard: Shard
-    model: FactorModel
+    model: Model
     facts: Mapping[str, object] = field(default_factory=dict)
     seconds: float | None = None
     files: Mapping[str, str | None] | None = None
+    sums: Tensors | None = None
 
     @classmethod
     def of(
@@ -64,11 +70,12 @@ class FittedShard:
         facts: Mapping[str, object],
         seconds: float | None,
         files: Mapping[str, str | None] | None = None,
+        sums: Tensors | None = None,
     ) -> FittedShard:
         """Put a shard and the weights learned from it together."""
         model = make_model(*part_settings(config, "model"))
-        model.load_state(shard.train.users, shard.train.items, weights)
-        return cls(config, shard, model, facts, seconds, files)
+        model.restore(shard.train, weights)
+        return cls(config, shard, model, facts, seconds, files, sums)
 
     @cached_property
     def report(self) -> ShardReport:
@@ -127,7 +134,8 @@ class State:
     def scorer(self) -> Scorer:
         """The submodels and what combines them, put together."""
         aggregator = make_aggregator(*part_settings(self.config, "aggregation"))
-        return aggregator.scorer([one.model for one in self.shards], self.aggregate)
+        models = cast("Sequence[FactorModel]", [one.model for one in self.shards])  # others only stand `alone`
+        return aggregator.scorer(models, self.aggregate)
 
     @property
     def level(self) -> str:

@@ -8,19 +8,18 @@ from typing import ClassVar
 
 from receraser.aggregation.unlearned import NothingLearned
 from receraser.fingerprint import Tensors
-from receraser.models.factors import FactorModel
-from receraser.protocols import Scorer
+from receraser.protocols import Model, Scorer
 
 __all__ = ["Alone"]
 
 
 @dataclass(kw_only=True)
 class Alone(NothingLearned):
-    """The only submodel is the scorer; nothing is learned on top of it."""
+    """The only submodel, of any kind, is the scorer; nothing is learned on top of it."""
 
     name: ClassVar[str] = "alone"
 
-    def scorer(self, submodels: Sequence[FactorModel], state: Tensors) -> Scorer:  # noqa: ARG002
+    def scorer(self, submodels: Sequence[Model], state: Tensors) -> Scorer:  # noqa: ARG002
         """Return the submodel."""
         (only,) = submodels
         return only

@@ -27,7 +27,7 @@ from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.fingerprint import Tensors
 from receraser.models.factors import FactorModel, Lesson, one_torch_thread, torch_device
-from receraser.models.registry import make_model
+from receraser.models.registry import make_factor_model
 from receraser.protocols import Progress, Scorer
 from receraser.seeds import derive, normal
 
@@ -99,7 +99,7 @@ class Attention:
         """Return the aggregated vectors, which score and fold in strangers as the base model does."""
         users = IdMap(name for model in submodels for name in model.users_)
         items = IdMap(name for model in submodels for name in model.items_)
-        whole = make_model(submodels[0].name, submodels[0].hyperparameters())
+        whole = make_factor_model(submodels[0].name, submodels[0].hyperparameters())
         return whole.load_state(users, items, state)
 
 

@@ -18,7 +18,7 @@ from receraser.errors import TrainingError
 from receraser.models.descent import descend
 from receraser.models.factors import FactorModel, Lesson
 from receraser.models.objectives import Vectors
-from receraser.models.registry import make_model
+from receraser.models.registry import make_factor_model
 from receraser.training.loop import Objective
 from receraser.training.optimizers import Adagrad, Adam
 
@@ -97,7 +97,7 @@ def learn(
     own: dict[str, object] = {"n_negatives": settings.n_negatives, "dim": dim}
     own["batch_size"] = settings.batch_size if base.pairwise else settings.user_batch_size
     known = base.hyperparameters()
-    teacher = make_model(base.name, known | {key: value for key, value in own.items() if key in known})
+    teacher = make_factor_model(base.name, known | {key: value for key, value in own.items() if key in known})
     learned = tuple(parameters.values())
     loss = teacher.objective(lesson.rows, lesson.seed, parameters=learned, vectors=vectors, dropout=settings.dropout)
     objective = _Penalised(loss, settings.weight_decay, norm)

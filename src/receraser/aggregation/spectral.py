@@ -19,21 +19,21 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from receraser import settings
 from receraser.aggregation.tree import MergeTree, holding, needed
 from receraser.data.ids import IdMap
-from receraser.data.interactions import Histories, Interactions
+from receraser.data.interactions import Interactions
 from receraser.errors import UsageError
 from receraser.fingerprint import Tensors
-from receraser.models.factors import FactorModel, one_torch_thread, score_blocks
+from receraser.models.factors import FactorModel, one_torch_thread
+from receraser.models.folded import FoldedScorer
 from receraser.protocols import Progress, Reuse, Scorer
-from receraser.training.least_squares import FoldIn, Problem, pad
+from receraser.training.least_squares import polished
 from receraser.training.spectrum import leading, square_root
 
-__all__ = ["FoldedScorer", "Spectral"]
+__all__ = ["Spectral"]
 
 Matrix = NDArray[np.float64]
 
@@ -118,7 +118,8 @@ class Spectral:
             vectors = vectors / np.sqrt(np.where(lengths > 0, lengths, 1.0))  # U S -> U S^(1/2)
             q = vectors.astype(np.float32)
             if self.polish:
-                q = self.polished(q, interactions, submodels[0])
+                weight, penalty = self._weights(submodels[0])
+                q = polished(q, interactions, self.polish, missing_weight=weight, regularization=penalty)
             assert not self.needs_rows or items == interactions.items, "every row is in some shard"
             return {"item_vectors": np.ascontiguousarray(q), **tree.nodes}, _gap(values, self.rank)
 
@@ -137,44 +138,12 @@ class Spectral:
             return base.fold_in_settings()
         return self.missing_weight, self.regularization
 
-    def polished(self, q: NDArray[np.float32], rows: Interactions, base: FactorModel) -> NDArray[np.float32]:
-        """Sweep: users given items, then items given users."""
-        missing_weight, regularization = self._weights(base)
-        weights = {"missing_weight": missing_weight, "regularization": regularization}
-        matrix = rows.matrix()
-        of_items = Problem(matrix.T.tocsr(), device=torch.device("cpu"), **weights)
-        for _ in range(self.polish):
-            p = FoldIn(q, **weights).vectors(rows.indptr, rows.item_index.astype(np.int64))
-            solved = of_items.solve(pad(p, torch.device("cpu")), pad(q, torch.device("cpu")), cg_steps=3)
-            q = solved.numpy()[:, : self.rank].copy()
-        return q
-
     def scorer(self, submodels: Sequence[FactorModel], state: Tensors) -> Scorer:
         """Return the merged items; users are folded in when they are asked for."""
         items = IdMap(name for model in submodels for name in model.items_)
         missing_weight, regularization = self._weights(submodels[0])
         vectors = np.asarray(state["item_vectors"], dtype=np.float32)
         return FoldedScorer(items, vectors, missing_weight, regularization)
-
-
-class FoldedScorer:
-    """Items with vectors; everybody's own vector is solved for from the items they have."""
-
-    def __init__(
-        self, items: IdMap, vectors: NDArray[np.float32], missing_weight: float, regularization: float
-    ) -> None:
-        self.items_ = items
-        self._vectors = vectors
-        self._fold_in = FoldIn(vectors, missing_weight=missing_weight, regularization=regularization)
-
-    def scores(self, histories: Histories) -> torch.Tensor:
-        """Return (len(histories), n_items); somebody without items has no preference."""
-        users = np.zeros((len(histories), self._vectors.shape[1]), dtype=np.float32)
-        lengths = np.diff(histories.indptr)
-        some = np.flatnonzero(lengths)
-        indptr = np.concatenate([[0], np.cumsum(lengths[some])]).astype(np.int64)
-        users[some] = self._fold_in.vectors(indptr, histories.item_index)
-        return score_blocks(torch.from_numpy(users), torch.from_numpy(self._vectors))
 
 
 def _gap(values: Matrix, rank: int) -> dict[str, object]:

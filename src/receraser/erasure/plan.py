@@ -1,6 +1,13 @@
-"""What a request means for a fitted state: the rows that go, the shards to retrain, the time it takes.
+"""What a request means for a fitted state: the rows that go, the shards to retrain, the path, the time it takes.
 
 Pure: it looks at tables and changes nothing, so it serves a dry run and the forget itself alike.
+
+All paths lead to the same bits; the plan takes the cheapest:
+
+- "nothing": no row is held of what was asked for;
+- "downdate": an additive model whose sums are at hand; what the rows added is taken away, and the model solved anew;
+- "shards": the affected shards are retrained, and only what depends on them is aggregated again;
+- "refit": most shards are affected (or there is but one), so it costs about what a fit costs.
 """
 
 from __future__ import annotations
@@ -16,7 +23,9 @@ from receraser.data.interactions import Index, Interactions
 from receraser.erasure.request import ForgetRequest
 from receraser.partition.partition import Partition
 
-__all__ = ["Plan", "estimated_seconds", "plan"]
+__all__ = ["DOWNDATE", "NOTHING", "REFIT", "SHARDS", "Plan", "cheapest", "estimated_seconds", "plan", "share_of_pairs"]
+
+NOTHING, DOWNDATE, SHARDS, REFIT = "nothing", "downdate", "shards", "refit"
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +99,43 @@ def _left_empty(index: Index, n: int, gone: NDArray[np.bool_]) -> int:
     stays = np.zeros(n, dtype=bool)
     stays[index[~gone]] = True
     return int(n - np.count_nonzero(stays))
+
+
+def cheapest(shards: Sequence[int], n_shards: int, share: float | None = None) -> str:
+    """Return the path to take.
+
+    Parameters
+    ----------
+    shards
+        The affected ones, of `n_shards`.
+    share
+        For an additive model with its sums at hand: how much of them has to be taken away and added
+        (`share_of_pairs`); None otherwise.
+
+    Examples
+    --------
+    >>> cheapest([3], 32), cheapest(range(20), 32), cheapest([0], 1), cheapest([0], 1, 0.01)
+    ('shards', 'refit', 'refit', 'downdate')
+    """
+    if not shards:
+        return NOTHING
+    if share is not None and share < 0.5:
+        return DOWNDATE
+    return REFIT if 2 * len(shards) > n_shards else SHARDS
+
+
+def share_of_pairs(rows: Interactions, touched: NDArray[np.bool_]) -> float:
+    """Return what share of all pairs of a user's items belongs to users with a touched row.
+
+    Examples
+    --------
+    >>> rows = Interactions.from_pairs([("u1", "a"), ("u1", "b"), ("u2", "b")])
+    >>> share_of_pairs(rows, np.array([False, False, True]))
+    0.2
+    """
+    pairs = np.diff(rows.indptr).astype(np.float64) ** 2
+    users = np.unique(rows.user_index[touched])
+    return float(pairs[users].sum() / pairs.sum()) if len(pairs) else 0.0
 
 
 def estimated_seconds(

@@ -1,8 +1,9 @@
 """`Task`: one pure computation and everything it depends on. `run_task`: the function from it to its `Result`.
 
-Four kinds: a submodel fitted on its shard ("submodel"), a data-driven partition ("partition"), the shards of newcomers
-in such a partition ("placement"), a learned aggregation ("aggregation"). What is published is computed by one of them,
-in a worker, and nowhere else. A task is plain values, tables, vocabularies and arrays, so that it can travel.
+Five kinds: a submodel fitted on its shard ("submodel"), an additive model solved for from its sums ("sums"), a
+data-driven partition ("partition"), the shards of newcomers in such a partition ("placement"), a learned aggregation
+("aggregation"). What is published is computed by one of them, in a worker, and nowhere else (sums of whole numbers come
+out the same everywhere). A task is plain values, tables, vocabularies and arrays, so that it can travel.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.fingerprint import Tensors
-from receraser.protocols import Partitioner, Progress, Reuse, Reusing
+from receraser.protocols import Additive, Partitioner, Progress, Reuse, Reusing
 
 if TYPE_CHECKING:
     from receraser.models.factors import FactorModel
@@ -33,6 +34,7 @@ __all__ = [
     "placement_task",
     "run_task",
     "submodel_task",
+    "sums_task",
 ]
 
 Settings = Mapping[str, object]
@@ -80,9 +82,26 @@ def submodel_task(
 
 
 def _submodel(task: Task, progress: Progress | None) -> Outcome:
-    model = _model(task)
+    from receraser.models.registry import make_model
+
+    model = make_model(str(task.settings["model"]), _settings(task, "hyperparameters"))
     model.fit(task.tables["train"], valid=task.tables.get("valid"), seed=_seed(task), progress=progress)
     return model.state(), {}, model.facts()
+
+
+def sums_task(model: str, hyperparameters: Settings, seed: int, items: IdMap, sums: Tensors) -> Task:
+    """Return the task of solving for an additive model, from the sums of its rows: no row travels."""
+    settings = {"model": model, "hyperparameters": dict(hyperparameters), "seed": seed}
+    return Task("sums", settings, ids={"items": items}, arrays=sums)
+
+
+def _sums(task: Task, progress: Progress | None) -> Outcome:  # noqa: ARG001
+    from receraser.models.registry import make_model
+
+    model = make_model(str(task.settings["model"]), _settings(task, "hyperparameters"))
+    assert isinstance(model, Additive)
+    state, facts = model.solve(task.ids["items"], task.arrays, _seed(task))
+    return state, {}, facts
 
 
 # ---------------------------------------------------------------------- a partition
@@ -206,7 +225,7 @@ def _aggregation(task: Task, progress: Progress | None) -> Outcome:
 
     submodels = []
     for k in range(int(str(task.settings["n_submodels"]))):
-        model = _model(task)
+        model = _factor_model(task)
         nobody = np.zeros((0, model.dim), dtype=np.float32)  # one that is not needed was not sent
         state = _part(task, f"{k}.") or {"user_vectors": nobody, "item_vectors": nobody}
         users, items = (task.ids.get(f"{k}.{side}", IdMap([])) for side in ("users", "items"))
@@ -228,6 +247,7 @@ def _part(task: Task, prefix: str) -> dict[str, NDArray[np.generic]]:
 
 _KINDS = {
     "submodel": _submodel,
+    "sums": _sums,
     "partition": _partition,
     "placement": _placement,
     "aggregation": _aggregation,
@@ -240,10 +260,10 @@ def _partitioner(task: Task) -> Partitioner:
     return make_partitioner(str(task.settings["partition"]), _settings(task, "settings"))
 
 
-def _model(task: Task) -> FactorModel:
-    from receraser.models.registry import make_model
+def _factor_model(task: Task) -> FactorModel:
+    from receraser.models.registry import make_factor_model
 
-    return make_model(str(task.settings["model"]), _settings(task, "hyperparameters"))
+    return make_factor_model(str(task.settings["model"]), _settings(task, "hyperparameters"))
 
 
 def _settings(task: Task, key: str) -> Settings:

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from receraser.data.interactions import Interactions
-from receraser.execution.task import Task, aggregation_task, partition_task, submodel_task
-from receraser.models.registry import make_model
+from receraser.execution.task import Task, aggregation_task, partition_task, submodel_task, sums_task
+from receraser.models.registry import make_factor_model, make_model
+from receraser.protocols import Additive
 
-__all__ = ["toy_aggregation", "toy_partition", "toy_submodel"]
+__all__ = ["toy_aggregation", "toy_partition", "toy_submodel", "toy_sums"]
 
 Settings = Mapping[str, object]
 
@@ -30,6 +31,17 @@ def toy_submodel(model: str, hyperparameters: Settings) -> Task:
     return submodel_task(model, _brief(hyperparameters), 0, _rows(), _rows())
 
 
+def toy_sums(model: str, hyperparameters: Settings) -> Task | None:
+    """Return an additive model's solve in miniature; None for a model that is fitted from the rows.
+
+    The sums are taken here and now, which compiles what takes them.
+    """
+    rows = _rows()
+    made = make_model(model, hyperparameters)
+    sums = made.sums(rows) if isinstance(made, Additive) else None
+    return None if sums is None else sums_task(model, hyperparameters, 0, rows.items, sums)
+
+
 def toy_partition(partition: str, settings: Settings) -> Task:
     """Return a partition in miniature."""
     return partition_task(partition, _brief(settings), 0, _rows(), _rows())
@@ -40,7 +52,7 @@ def toy_aggregation(aggregation: str, settings: Settings, model: str, hyperparam
     rows = _rows()
     submodels = []
     for _ in range(2):
-        one = make_model(model, hyperparameters)
+        one = make_factor_model(model, hyperparameters)
         state = {
             name: np.ones((len(ids), one.dim), dtype=np.float32)
             for name, ids in (("user_vectors", rows.users), ("item_vectors", rows.items))

@@ -117,8 +117,12 @@ class FactorModel:
         """Return the vectors."""
         return {"user_vectors": self.user_vectors_, "item_vectors": self.item_vectors_}
 
+    def restore(self, rows: Interactions, state: Tensors) -> Self:
+        """Take over what `state` returned, learned from these rows."""
+        return self.load_state(rows.users, rows.items, state)
+
     def load_state(self, users: IdMap, items: IdMap, state: Tensors) -> Self:
-        """Take over what `state` returned."""
+        """Take over the vectors of these users and items; their rows are not needed."""
         self.users_, self.items_ = users, items
         self.user_vectors_ = np.asarray(state["user_vectors"], dtype=np.float32)
         self.item_vectors_ = np.asarray(state["item_vectors"], dtype=np.float32)

@@ -1,26 +1,49 @@
-"""The base models by name. A model is looked up here and nowhere else."""
+"""The models by name. A model is looked up here and nowhere else.
+
+Those of vectors (`FACTOR_MODELS`) can be the submodels of any method; the additive ones need no shards, and go with the
+method retrain alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from receraser import settings
+from receraser.models.additive import AdditiveModel
 from receraser.models.bpr import BPR
+from receraser.models.ease import EASE
 from receraser.models.factors import FactorModel
+from receraser.models.gram import Gram
+from receraser.models.graphfilter import GraphFilter
 from receraser.models.lightgcn import LightGCN
 from receraser.models.wmf import WMF
 
-__all__ = ["MODELS", "make_model"]
+__all__ = ["FACTOR_MODELS", "MODELS", "make_factor_model", "make_model"]
 
-MODELS: dict[str, type[FactorModel]] = {model.name: model for model in (BPR, WMF, LightGCN)}
+FACTOR_MODELS: dict[str, type[FactorModel]] = {model.name: model for model in (BPR, WMF, LightGCN)}
+MODELS: dict[str, type[FactorModel | AdditiveModel]] = {
+    **FACTOR_MODELS,
+    **{model.name: model for model in (Gram, EASE, GraphFilter)},
+}
 
 
-def make_model(name: str, hyperparameters: Mapping[str, object]) -> FactorModel:
+def make_model(name: str, hyperparameters: Mapping[str, object]) -> FactorModel | AdditiveModel:
     """Return an unfitted model.
 
     Examples
     --------
-    >>> make_model("wmf", {"dim": 8}).dim
-    8
+    >>> make_model("gram", {"rank": 8}).name
+    'gram'
     """
     return settings.make(MODELS, "model", name, hyperparameters)
+
+
+def make_factor_model(name: str, hyperparameters: Mapping[str, object]) -> FactorModel:
+    """Return an unfitted model of vectors.
+
+    Examples
+    --------
+    >>> make_factor_model("wmf", {"dim": 8}).dim
+    8
+    """
+    return settings.make(FACTOR_MODELS, "model", name, hyperparameters)

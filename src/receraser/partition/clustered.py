@@ -90,9 +90,9 @@ class Clustered:
             return _of_file(given, interactions)
         if given is not None:
             raise UsageError(f"{self.name}: vectors were handed in, but embeddings is {self.embeddings!r}, not 'file'")
-        from receraser.models.registry import make_model  # brings torch
+        from receraser.models.registry import make_factor_model  # brings torch
 
-        model = make_model(self.embeddings, {"dim": self.dim, "device": self.device})
+        model = make_factor_model(self.embeddings, {"dim": self.dim, "device": self.device})
         model.fit(interactions, valid=valid, seed=derive(seed, "pretrain"), progress=progress)
         return model.user_vectors_, model.item_vectors_
 

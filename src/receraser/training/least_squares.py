@@ -13,11 +13,13 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
+from receraser.data.interactions import Interactions
 from receraser.training.kernels import on_cpu
 
-__all__ = ["FoldIn", "Problem", "fold_in", "pad"]
+__all__ = ["FoldIn", "Problem", "fold_in", "pad", "polished"]
 
 _LANES = 16  # the CPU kernel works on vectors padded to a multiple of this
+_CG_STEPS = 3  # of a polishing sweep, for each item
 
 
 class Problem:
@@ -113,3 +115,20 @@ def fold_in(
     """Return the exact vector of every history, given the item vectors: `FoldIn` for once."""
     made = FoldIn(others, missing_weight=missing_weight, regularization=regularization)
     return made.vectors(indptr, indices)
+
+
+def polished(
+    items: NDArray[np.float32], rows: Interactions, n_sweeps: int, *, missing_weight: float, regularization: float
+) -> NDArray[np.float32]:
+    """Return item vectors after so many sweeps over all rows: users given items, then items given users.
+
+    Where the sweeps set out from matters the less the more there are: in the end it is WMF.
+    """
+    weights = {"missing_weight": missing_weight, "regularization": regularization}
+    cpu = torch.device("cpu")
+    of_items = Problem(rows.matrix().T.tocsr(), device=cpu, **weights)
+    for _ in range(n_sweeps):
+        users = FoldIn(items, **weights).vectors(rows.indptr, rows.item_index.astype(np.int64))
+        solved = of_items.solve(pad(users, cpu), pad(items, cpu), cg_steps=_CG_STEPS)
+        items = solved.numpy()[:, : items.shape[1]].copy()
+    return items

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["leading", "square_root"]
+__all__ = ["leading", "signs", "square_root"]
 
 Matrix = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ def leading(columns: Matrix, rank: int) -> tuple[Matrix, Matrix]:
     order = np.arange(width)[::-1]
     singular = np.sqrt(np.maximum(values[order], 0.0))
     kept = columns @ vectors[:, order[:rank]]  # (n, min(rank, width))
-    kept *= _signs(kept)
+    kept *= signs(kept)
     floor = singular[0] * 1e-7 if width else 0.0  # squares of smaller ones are rounding noise of the product above
     kept[:, singular[: kept.shape[1]] <= floor] = 0.0
     if kept.shape[1] < rank:
@@ -41,7 +41,7 @@ def leading(columns: Matrix, rank: int) -> tuple[Matrix, Matrix]:
     return kept, singular
 
 
-def _signs(columns: Matrix) -> Matrix:
+def signs(columns: Matrix) -> Matrix:
     """Return 1 or -1 per column: the coordinate that is largest in size becomes positive."""
     if not len(columns):
         return np.ones(columns.shape[1])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-__all__ = ["on_cpu", "use_threads"]
+__all__ = ["on_cpu", "threads", "use_threads"]
 
 
 def on_cpu() -> ModuleType:
@@ -30,3 +30,12 @@ def use_threads(n: int) -> None:
         return
     most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
     numba.set_num_threads(max(1, min(n, most)))
+
+
+def threads() -> int:
+    """Return how many threads may compute side by side here."""
+    try:
+        import numba
+    except ImportError:
+        return 1
+    return int(numba.get_num_threads())

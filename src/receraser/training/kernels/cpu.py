@@ -1,4 +1,4 @@
-"""numba kernels: sparse times dense, and the least-squares solves of alternating least squares.
+"""numba kernels: sparse times dense, the solves of alternating least squares, and sums over pairs of items.
 
 Sums run in a fixed order. Dot products keep 16 partial sums (one per vector lane) that are added up in a fixed tree:
 this lets the compiler use vector instructions without being allowed to reorder anything.
@@ -13,12 +13,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["csr_times_dense", "solve_cg", "solve_cholesky"]
+__all__ = ["add_pairs", "co_counts", "csr_times_dense", "mirrored", "solve_cg", "solve_cholesky"]
 
 F = TypeVar("F", bound=Callable[..., object])
 Float32 = NDArray[np.float32]
 
 LANES = 16
+TILE = 64
 
 
 def _compiled(function: F, *, parallel: bool = False) -> F:
@@ -165,3 +166,62 @@ def solve_cholesky(
             b[j] /= a[j, j]
         for j in range(dim):
             solution[row, j] = b[j]
+
+
+@_parallel
+def co_counts(
+    item_indptr: NDArray[np.int64],
+    users: NDArray[np.int64],
+    user_indptr: NDArray[np.int64],
+    items: NDArray[np.int64],
+    weights: NDArray[np.int64],
+    out: NDArray[np.int64],
+) -> None:
+    """Add up, for every pair of items i <= j, the weights of the users who have both, into a packed upper triangle.
+
+    The rows come twice: item by item (`users`) and user by user (`items`, ascending). Row i of the triangle begins at
+    i n - i (i - 1) / 2.
+    """
+    n = item_indptr.shape[0] - 1
+    for i in numba.prange(n):
+        row = out[i * n - i * (i - 1) // 2 - i : (i + 1) * n - i * (i + 1) // 2]  # row[j] for j >= i
+        for entry in range(item_indptr[i], item_indptr[i + 1]):
+            user = users[entry]
+            weight = weights[user]
+            at = user_indptr[user + 1] - 1
+            while at >= user_indptr[user] and items[at] >= i:
+                row[items[at]] += weight
+                at -= 1
+
+
+@_compiled
+def add_pairs(
+    user_indptr: NDArray[np.int64], items: NDArray[np.int64], weights: NDArray[np.int64], n: int, out: NDArray[np.int64]
+) -> None:
+    """Add every user's weight to all pairs of their items, in a packed upper triangle of n items."""
+    for user in range(user_indptr.shape[0] - 1):
+        for a in range(user_indptr[user], user_indptr[user + 1]):
+            i = items[a]
+            start = i * n - i * (i - 1) // 2 - i
+            for b in range(a, user_indptr[user + 1]):
+                out[start + items[b]] += weights[user]
+
+
+@_parallel
+def mirrored(packed: NDArray[np.int64], scale: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Write the whole symmetric matrix of a packed upper triangle, row i and column i times scale[i], into `out`.
+
+    By square tiles: a column of the triangle is spread over all of it, and one of `out` too.
+    """
+    n = out.shape[0]
+    for tile in numba.prange((n + TILE - 1) // TILE):
+        first, last = tile * TILE, min(n, (tile + 1) * TILE)
+        for i in range(first, last):
+            start = i * n - i * (i - 1) // 2 - i
+            for j in range(i, n):
+                out[i, j] = packed[start + j] * (scale[i] * scale[j])
+        for left in range(0, last, TILE):
+            for j in range(left, min(last, left + TILE)):
+                start = j * n - j * (j - 1) // 2 - j
+                for i in range(max(first, j + 1), last):
+                    out[i, j] = packed[start + i] * (scale[i] * scale[j])

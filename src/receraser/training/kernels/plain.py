@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["csr_times_dense", "solve_cg", "solve_cholesky"]
+__all__ = ["add_pairs", "co_counts", "csr_times_dense", "mirrored", "solve_cg", "solve_cholesky"]
 
 Float32 = NDArray[np.float32]
 
@@ -66,3 +66,34 @@ def solve_cholesky(
     for row in range(len(solution)):
         q = others[indices[indptr[row] : indptr[row + 1]]]
         solution[row] = np.linalg.solve(gram + q.T @ q + penalty[row] * eye, q.sum(axis=0))
+
+
+def co_counts(
+    item_indptr: NDArray[np.int64],
+    users: NDArray[np.int64],  # noqa: ARG001
+    user_indptr: NDArray[np.int64],
+    items: NDArray[np.int64],
+    weights: NDArray[np.int64],
+    out: NDArray[np.int64],
+) -> None:
+    """Add up, for every pair of items i <= j, the weights of the users who have both, into a packed upper triangle."""
+    add_pairs(user_indptr, items, weights, len(item_indptr) - 1, out)
+
+
+def add_pairs(
+    user_indptr: NDArray[np.int64], items: NDArray[np.int64], weights: NDArray[np.int64], n: int, out: NDArray[np.int64]
+) -> None:
+    """Add every user's weight to all pairs of their items, in a packed upper triangle of n items."""
+    for user in range(len(user_indptr) - 1):
+        own = items[user_indptr[user] : user_indptr[user + 1]]
+        for a, i in enumerate(own):
+            out[i * n - i * (i - 1) // 2 - i + own[a:]] += weights[user]
+
+
+def mirrored(packed: NDArray[np.int64], scale: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Write the whole symmetric matrix of a packed upper triangle, row i and column i times scale[i], into `out`."""
+    n = len(out)
+    upper = np.triu_indices(n)
+    out[upper] = packed
+    out[upper[1], upper[0]] = packed
+    out *= scale[:, None] * scale

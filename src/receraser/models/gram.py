@@ -1,0 +1,135 @@
+"""`Gram`: items by the leading eigenvectors of how often they are taken together; users folded in.
+
+The sums are G = sum over users of w(n_u) x_u x_u^T, with x_u the items of a user, n_u their number and w(n) = n^(-b)
+in fixed point: people with long lists do not outweigh the others. Items are scaled by pop^(-a), so that bestsellers do
+not fill all directions; the leading eigenvectors U with values L give items the rows of U L^(1/2), brought to a mean
+squared length of 1. A user's vector is the ridge solution over their own items, as in WMF. Kin: PureSVD (Cremonesi et
+al. 2010).
+
+While the catalogue is small enough for all pairs of items, the sums are kept and a forget is an exact downdate. Beyond
+that (`max_dense_items`) there is no item x item matrix: the eigen-solver passes over the rows instead, whose weights
+are all there is to forget.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from receraser import settings
+from receraser.data.ids import IdMap
+from receraser.data.interactions import Interactions
+from receraser.fingerprint import Tensors
+from receraser.models.additive import AdditiveModel, Solved
+from receraser.models.folded import FoldedScorer
+from receraser.protocols import Scorer
+from receraser.training.counts import counted, recounted, symmetric, user_weights
+from receraser.training.krylov import (
+    Operator,
+    blocked,
+    draw_block,
+    gap_after,
+    leading_eigenvectors,
+    sparse_gram,
+)
+from receraser.training.least_squares import polished
+
+__all__ = ["Gram"]
+
+_STEPS = 8  # of the eigen-solver, with half as many columns as there are directions
+
+
+@dataclass(kw_only=True)
+class Gram(AdditiveModel):
+    """Leading eigenvectors of the co-occurrences of items.
+
+    Parameters
+    ----------
+    rank
+        Length of the items' vectors.
+    user_power, item_power
+        b and a above: how much long lists and popular items are held back.
+    missing_weight, regularization
+        Of the fold-in (`training.least_squares`).
+    polish
+        So many alternating sweeps over all rows afterwards: a WMF that was merely started here. A forget is then a
+        refit, for the sweeps pass over everybody.
+    max_dense_items
+        Up to so many items the sums over all pairs of items are kept (8 bytes for each pair).
+
+    Examples
+    --------
+    >>> rows = Interactions.from_pairs([("u1", "a"), ("u1", "b"), ("u2", "a"), ("u2", "b"), ("u3", "c")])
+    >>> Gram(rank=2).fit(rows).state()["item_vectors"].shape
+    (3, 2)
+    """
+
+    name: ClassVar[str] = "gram"
+
+    rank: int = 64
+    user_power: float = 0.5
+    item_power: float = 0.25
+    missing_weight: float = 0.2
+    regularization: float = 0.015
+    polish: int = 0
+    max_dense_items: int = 10_000
+
+    def __post_init__(self) -> None:
+        settings.check(self, at_least_one=("rank",))
+
+    def sums(self, rows: Interactions) -> Tensors | None:
+        """Return the sums over pairs of items, and how many rows each item has."""
+        if not self._keeps_sums(rows):
+            return None
+        return {"pairs": counted(rows, self.user_power), "counts": _item_counts(rows)}
+
+    def resummed(self, sums: Tensors, before: Interactions, after: Interactions) -> Tensors | None:
+        """Take away what is gone and add what came."""
+        if not self._keeps_sums(after):
+            return None
+        pairs = np.asarray(sums["pairs"], dtype=np.int64)
+        return {"pairs": recounted(pairs, before, after, self.user_power), "counts": _item_counts(after)}
+
+    def _keeps_sums(self, rows: Interactions) -> bool:
+        return self.polish == 0 and len(rows.items) <= self.max_dense_items
+
+    def solve(self, items: IdMap, sums: Tensors, seed: int) -> Solved:
+        """Return the items' vectors."""
+        scale = self._scale(np.asarray(sums["counts"], dtype=np.int64))
+        matrix = symmetric(np.asarray(sums["pairs"], dtype=np.int64), scale)
+        vectors, facts = self._vectors(
+            lambda columns: blocked(lambda rows: matrix[rows] @ columns, *columns.shape), items, seed
+        )
+        return {"item_vectors": vectors}, facts
+
+    def _from_rows(self, rows: Interactions, seed: int) -> Solved:
+        weights = np.sqrt(user_weights(np.diff(rows.indptr), self.user_power).astype(np.float64))
+        matrix = rows.matrix().astype(np.float64)
+        matrix.data = weights[rows.user_index] * self._scale(_item_counts(rows))[rows.item_index]
+        vectors, facts = self._vectors(sparse_gram(matrix), rows.items, seed)
+        if self.polish:
+            weight, penalty = self.missing_weight, self.regularization
+            vectors = polished(vectors, rows, self.polish, missing_weight=weight, regularization=penalty)
+        return {"item_vectors": vectors}, facts
+
+    def _scale(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.asarray(counts.astype(np.float64) ** -self.item_power)
+
+    def _vectors(self, apply: Operator, items: IdMap, seed: int) -> tuple[NDArray[np.float32], dict[str, object]]:
+        start = draw_block(items, max(1, -(-self.rank // 2)), seed)
+        directions, values = leading_eigenvectors(apply, start, self.rank, _STEPS)
+        vectors = directions * np.sqrt(values[: self.rank])
+        size = np.sqrt((vectors**2).sum() / max(len(items), 1))
+        vectors = vectors / (size if size > 0 else 1.0)
+        return np.ascontiguousarray(vectors, dtype=np.float32), {"gap": gap_after(values, self.rank)}
+
+    def _make_scorer(self, rows: Interactions, state: Tensors) -> Scorer:
+        vectors = np.asarray(state["item_vectors"], dtype=np.float32)
+        return FoldedScorer(rows.items, vectors, self.missing_weight, self.regularization)
+
+
+def _item_counts(rows: Interactions) -> NDArray[np.int64]:
+    return np.bincount(rows.item_index, minlength=len(rows.items)).astype(np.int64)

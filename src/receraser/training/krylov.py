@@ -1,0 +1,174 @@
+"""Leading eigenvectors of a large symmetric matrix by block Krylov iteration, in a fixed number of steps.
+
+The matrix is given by what it does to a block of columns; it is never asked for its entries. From a fixed start (drawn
+per id, so that an id's numbers do not depend on the others) the blocks S, A S, A^2 S, ... are made orthonormal one
+after another, and the eigenvectors of A are looked for in the space they span (Musco & Musco 2015: it holds the answer
+of as many steps of subspace iteration, and better ones). No convergence test, no warm start: the result is a pure
+function of matrix and start.
+
+Dense products are cut into blocks of rows of a fixed size, each done by one thread; sums over the blocks run in order.
+So the bits do not depend on the number of threads, given a BLAS of one thread as in the workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from receraser.data.ids import IdMap
+from receraser.seeds import derive, id_counters, normal
+from receraser.training.kernels import on_cpu, threads
+from receraser.training.spectrum import signs
+
+__all__ = ["Operator", "blocked", "draw_block", "gap_after", "leading_eigenvectors", "sparse_gram"]
+
+Matrix = NDArray[np.float64]
+Operator = Callable[[Matrix], Matrix]
+
+_ROWS = 1024  # of a block in dense products
+_NOTHING = 1e-7  # a column that loses all but this share of its length was in the space already
+_NO_VALUE = 1e-10  # an eigenvalue of this share of the largest is rounding noise
+
+
+def leading_eigenvectors(apply: Operator, start: Matrix, rank: int, n_steps: int) -> tuple[Matrix, Matrix]:
+    """Return the eigenvectors (n, rank) of the largest eigenvalues, orthonormal, and the values, largest first.
+
+    Parameters
+    ----------
+    apply
+        Returns A times a block of columns; A is symmetric and has no negative eigenvalue.
+    start
+        (n, b): the first block; the space has at most b * n_steps dimensions.
+    n_steps
+        How often A is applied.
+
+    Returns
+    -------
+    vectors, values
+        Directions that do not exist (rank beyond that of A) are zero, and so are their values. One value more than
+        `rank` is returned, to see the gap.
+
+    Examples
+    --------
+    >>> found, values = leading_eigenvectors(lambda x: np.diag([1.0, 4.0, 9.0]) @ x, np.ones((3, 1)), 1, 3)
+    >>> np.round(found.T + 0.0, 6).tolist(), np.round(values, 6).tolist()
+    ([[0.0, 0.0, 1.0]], [9.0, 4.0])
+    """
+    n, width = start.shape
+    basis = np.zeros((n, width * n_steps))
+    image = np.zeros_like(basis)  # A times the basis
+    block = start
+    for step in range(n_steps):
+        filled = basis[:, : width * step]
+        own = slice(width * step, width * (step + 1))
+        basis[:, own] = _orthonormal(block, filled)
+        image[:, own] = apply(basis[:, own])
+        block = image[:, own]
+    small = _inner(basis, image)
+    values, turns = np.linalg.eigh((small + small.T) / 2)  # ascending
+    turns = turns[:, ::-1][:, :rank]
+    values = np.maximum(values[::-1], 0.0)
+    found = _times(basis, turns)
+    found *= signs(found)
+    found[:, values[: found.shape[1]] <= values[0] * _NO_VALUE] = 0.0
+    missing = rank - found.shape[1]
+    if missing > 0:
+        found = np.hstack([found, np.zeros((n, missing))])
+    return found, np.concatenate([values, np.zeros(max(0, rank + 1 - len(values)))])[: rank + 1]
+
+
+def draw_block(ids: IdMap, width: int, seed: int) -> Matrix:
+    """Return the first block: (len(ids), width) normal draws; an id's numbers do not depend on the other ids."""
+    return normal(derive(seed, "krylov"), id_counters(ids), width).astype(np.float64)
+
+
+def sparse_gram(matrix: sp.csr_matrix) -> Operator:
+    """Return the operator M^T M of a sparse matrix: two passes over its entries, none over pairs of columns."""
+    forth, back = (
+        (one.indptr.astype(np.int64), one.indices.astype(np.int64), one.data.astype(np.float64))
+        for one in (matrix, matrix.T.tocsr())
+    )
+
+    def apply(columns: Matrix) -> Matrix:
+        between = np.empty((matrix.shape[0], columns.shape[1]))
+        on_cpu().csr_times_dense(*forth, np.ascontiguousarray(columns), between)
+        image = np.empty((matrix.shape[1], columns.shape[1]))
+        on_cpu().csr_times_dense(*back, between, image)
+        return image
+
+    return apply
+
+
+def gap_after(values: Matrix, rank: int) -> float | None:
+    """Return how far the last singular value that was kept is above the first that was not; None for no such one.
+
+    Takes eigenvalues: their roots are the singular values.
+    """
+    if len(values) <= rank or rank < 1 or values[rank] <= 0:
+        return None
+    return round(float(np.sqrt(values[rank - 1] / values[rank])), 4)
+
+
+def _orthonormal(block: Matrix, basis: Matrix) -> Matrix:
+    """Return columns that span the block but for what the basis spans; zeros where there is nothing more.
+
+    Each column is first brought to length 1, then twice the basis is taken away and what is left made orthonormal by
+    its Gram matrix: once is not enough where little is left.
+    """
+    lengths = np.sqrt(_inner(block, block).diagonal())
+    block = block / np.where(lengths > 0, lengths, 1.0)
+    for _ in range(2):
+        if basis.shape[1]:
+            along = _inner(basis, block)
+            block = block - _times(basis, along)
+        values, turns = np.linalg.eigh(_inner(block, block))
+        there = values > _NOTHING**2 * max(float(values[-1]), 1.0)
+        turns = np.where(there, turns / np.sqrt(np.where(there, values, 1.0)), 0.0)
+        block = _times(block, turns)
+    return block
+
+
+def _times(tall: Matrix, small: Matrix) -> Matrix:
+    """Return the product of a tall matrix and a small one."""
+    return blocked(lambda rows: tall[rows] @ small, len(tall), small.shape[1])
+
+
+def _inner(left: Matrix, right: Matrix) -> Matrix:
+    """Return left^T right, summed over blocks of rows in order."""
+    total = np.zeros((left.shape[1], right.shape[1]))
+    with _pool() as each:
+        for part in each(lambda rows: left[rows].T @ right[rows], len(left)):
+            total += part
+    return total
+
+
+def blocked(function: Callable[[slice], Matrix], n: int, width: int) -> Matrix:
+    """Return the rows that a function gives block by block, side by side over threads."""
+    out = np.empty((n, width))
+
+    def fill(rows: slice) -> None:
+        out[rows] = function(rows)
+
+    with _pool() as each:
+        for _ in each(fill, n):
+            pass
+    return out
+
+
+@contextmanager
+def _pool() -> Iterator[Callable[..., Iterator[Matrix]]]:
+    """Give a function that maps blocks of rows, over as many threads as the kernels use; results come in order."""
+
+    def slices(n: int) -> list[slice]:
+        return [slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS)]
+
+    if threads() == 1:
+        yield lambda function, n: map(function, slices(n))
+        return
+    with ThreadPoolExecutor(threads()) as pool:
+        yield lambda function, n: pool.map(function, slices(n))
