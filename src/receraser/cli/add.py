@@ -9,7 +9,7 @@ import typer
 
 from receraser.cli import options
 from receraser.cli.console import Bar, count, print_json, say
-from receraser.cli.outcome import cost, rounded, say_published, shards_of
+from receraser.cli.outcome import cost, rounded, say_published, done_by
 
 __all__ = ["add"]
 
@@ -46,6 +46,7 @@ def add(
                 "rows_held": report.rows_held,
                 "valid_rows_moved": report.valid_rows_moved,
                 "shards_retrained": list(report.shards_retrained),
+                "path": report.path,
                 "seconds": rounded(seconds),
                 "estimated_seconds": report.estimated_seconds,
                 "data": describe(read.report),
@@ -54,10 +55,10 @@ def add(
         return
     if report.rows_held:
         say(f"{count(report.rows_held, 'row')} held already")
-    rows, shards = count(report.rows_added, "row"), shards_of(engine, report.shards_retrained)
+    rows, how = count(report.rows_added, "row"), done_by(engine, report.path, report.shards_retrained)
     if not report.rows_added:
         say(f"nothing to add: the store in {store} is as it was")
     elif dry_run:
-        say(f"would add {rows} and retrain {shards}{cost(report.estimated_seconds)}")
+        say(f"would add {rows}, by {how}{cost(report.estimated_seconds)}")
     else:
-        say_published(engine, store, seconds, f"added {rows}; retrained {shards}")
+        say_published(engine, store, seconds, f"added {rows}, by {how}")

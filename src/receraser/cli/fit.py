@@ -57,7 +57,10 @@ def fit(
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="B", help="Base model: wmf, bpr or lightgcn.", autocompletion=_model_names)
+        str | None,
+        typer.Option(
+            metavar="B", help="wmf, bpr, lightgcn; without shards gram, ease, graphfilter.", autocompletion=_model_names
+        ),
     ] = None,
     partition: Annotated[
         str | None,
@@ -68,8 +71,12 @@ def fit(
     ] = None,
     shards: Annotated[int | None, typer.Option(metavar="K", help="How many shards.")] = None,
     dim: Annotated[int | None, typer.Option(metavar="D", help="Length of the vectors.")] = None,
-    rank: Annotated[int | None, typer.Option(metavar="R", help="Length of the merged vectors (spectral).")] = None,
-    polish: Annotated[int | None, typer.Option(metavar="N", help="Sweeps over all rows after it (spectral).")] = None,
+    rank: Annotated[
+        int | None, typer.Option(metavar="R", help="Length of the merged vectors (spectral), or of gram, graphfilter.")
+    ] = None,
+    polish: Annotated[
+        int | None, typer.Option(metavar="N", help="Sweeps over all rows after it (spectral, gram).")
+    ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Root of every random draw.")] = None,
     device: Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute.")] = None,
     config: Annotated[
@@ -92,7 +99,7 @@ def fit(
 ) -> None:
     """Fit a model on interactions and publish it as a store."""
     from receraser.cli.reading import describe, read_embeddings_for, read_for
-    from receraser.config import resolve
+    from receraser.config import ADDITIVE_NAMES, resolve
     from receraser.data.readers import read_titles
     from receraser.store.directory import DirectoryStore
 
@@ -104,12 +111,13 @@ def fit(
         raise UsageError("name a file of interactions, or an export with --from-export")
     if shards == 0:  # to a configuration it means: by the method
         raise UsageError("--shards 0: expected at least 1")
-    given = {"dim": dim, "aggregation.rank": rank, "aggregation.polish": polish}
-    overrides = options.pairs(settings) | {key: str(value) for key, value in given.items() if value is not None}
-    if embeddings is not None:
-        overrides |= {"partition.embeddings": "file"}
     with Bar("preparing"):
         base = _chosen(config, method=method, model=model, partition=partition, aggregation=aggregation)
+        whose = "" if base.model in ADDITIVE_NAMES else "aggregation."
+        given = {"dim": dim, f"{whose}rank": rank, f"{whose}polish": polish}
+        overrides = options.pairs(settings) | {key: str(value) for key, value in given.items() if value is not None}
+        if embeddings is not None:
+            overrides |= {"partition.embeddings": "file"}
         base = dataclasses.replace(
             base,
             shards=base.shards if shards is None else shards,

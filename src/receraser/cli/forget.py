@@ -9,7 +9,7 @@ import typer
 
 from receraser.cli import options
 from receraser.cli.console import Bar, count, print_json, say, warn
-from receraser.cli.outcome import cost, rounded, say_published, shards_of
+from receraser.cli.outcome import cost, done_by, rounded, say_published
 
 if TYPE_CHECKING:
     from receraser.engine import Engine, ForgetReport
@@ -111,6 +111,7 @@ def _document(engine: Engine, report: ForgetReport, seconds: dict[str, float], *
         "rows_removed": report.rows_removed,
         "valid_rows_removed": report.valid_rows_removed,
         "shards_retrained": list(report.shards_retrained),
+        "path": report.path,
         "certificate": None,
         "seconds": rounded(seconds),
         "estimated_seconds": report.estimated_seconds,
@@ -126,13 +127,13 @@ def _document(engine: Engine, report: ForgetReport, seconds: dict[str, float], *
 
 def _say(report: ForgetReport, seconds: dict[str, float], engine: Engine, store: Path, *, dry_run: bool) -> None:
     rows = f"{count(report.rows_removed, 'row')} and {count(report.valid_rows_removed, 'validation row')}"
-    shards = shards_of(engine, report.shards_retrained)
+    how = done_by(engine, report.path, report.shards_retrained)
     if not report.shards_retrained:
         say(f"nothing to forget: the store in {store} is as it was")
     elif dry_run:
-        say(f"would forget {rows} and retrain {shards}{cost(report.estimated_seconds)}")
+        say(f"would forget {rows}, by {how}{cost(report.estimated_seconds)}")
     else:
-        lines = [f"forgot {rows}; retrained {shards}"]
+        lines = [f"forgot {rows}, by {how}"]
         left = report.users_left_empty, report.items_left_empty
         if any(left):
             lines.append(f"of {count(left[0], 'user')} and {count(left[1], 'item')} nothing is left")

@@ -11,7 +11,7 @@ from receraser.cli.console import count, say
 if TYPE_CHECKING:
     from receraser.engine import Engine
 
-__all__ = ["cost", "rounded", "say_published", "shards_of"]
+__all__ = ["cost", "done_by", "rounded", "say_published"]
 
 
 def rounded(seconds: Mapping[str, float]) -> dict[str, float]:
@@ -29,10 +29,18 @@ def _with_total(seconds: Mapping[str, float]) -> dict[str, float]:
     return {**seconds, "total": sum(seconds.values())}
 
 
-def shards_of(engine: Engine, shards: Sequence[int]) -> str:
-    """Return how many shards of all, and which."""
+def done_by(engine: Engine, path: str, shards: Sequence[int]) -> str:
+    """Return by which path a change is made (`erasure.plan`), and how many shards of all that means, and which."""
+    n = len(engine.shards)
     which = ", ".join(str(one) for one in shards)
-    return f"{len(shards)} of {count(len(engine.shards), 'shard')} ({which})"
+    if path == "downdate":
+        return "a downdate of the sums and a new solve"
+    if path == "refit" and n == 1:
+        return "fitting the model again"
+    touched = f"{len(shards)} of {count(n, 'shard')} ({which})"
+    if path == "refit":
+        return f"refitting {touched}: most of them are touched, which costs about what a new fit costs"
+    return f"retraining {touched}"
 
 
 def cost(seconds: float | None) -> str:

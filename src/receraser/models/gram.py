@@ -6,9 +6,9 @@ not fill all directions; the leading eigenvectors U with values L give items the
 squared length of 1. A user's vector is the ridge solution over their own items, as in WMF. Kin: PureSVD (Cremonesi et
 al. 2010).
 
-While the catalogue is small enough for all pairs of items, the sums are kept and a forget is an exact downdate. Beyond
-that (`max_dense_items`) there is no item x item matrix: the eigen-solver passes over the rows instead, whose weights
-are all there is to forget.
+Where there are few items for many rows, the sums over all pairs of items are kept: a forget is an exact downdate, and
+the eigen-solver works on the matrix. Otherwise (`pairs_per_row`, a function of the rows at hand) passes over the rows
+are cheaper than that matrix, it is never made, and all there is to forget are the rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from receraser.fingerprint import Tensors
 from receraser.models.additive import AdditiveModel, Solved
 from receraser.models.folded import FoldedScorer
 from receraser.protocols import Scorer
-from receraser.training.counts import counted, recounted, symmetric, user_weights
+from receraser.training.counts import counted, n_pairs, recounted, symmetric, user_weights
 from receraser.training.krylov import (
     Operator,
     blocked,
@@ -57,8 +57,8 @@ class Gram(AdditiveModel):
     polish
         So many alternating sweeps over all rows afterwards: a WMF that was merely started here. A forget is then a
         refit, for the sweeps pass over everybody.
-    max_dense_items
-        Up to so many items the sums over all pairs of items are kept (8 bytes for each pair).
+    pairs_per_row
+        The sums over all pairs of items are kept while there are at most so many pairs for each row.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class Gram(AdditiveModel):
     missing_weight: float = 0.2
     regularization: float = 0.015
     polish: int = 0
-    max_dense_items: int = 10_000
+    pairs_per_row: float = 4.0
 
     def __post_init__(self) -> None:
         settings.check(self, at_least_one=("rank",))
@@ -94,7 +94,7 @@ class Gram(AdditiveModel):
         return {"pairs": recounted(pairs, before, after, self.user_power), "counts": _item_counts(after)}
 
     def _keeps_sums(self, rows: Interactions) -> bool:
-        return self.polish == 0 and len(rows.items) <= self.max_dense_items
+        return self.polish == 0 and n_pairs(len(rows.items)) <= self.pairs_per_row * len(rows)
 
     def solve(self, items: IdMap, sums: Tensors, seed: int) -> Solved:
         """Return the items' vectors."""

@@ -12,6 +12,7 @@ in a fixed number of passes over the rows, on no item x item matrix either.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from receraser import settings
+from receraser.data.ids import IdMap
 from receraser.data.interactions import Histories, Interactions
 from receraser.fingerprint import Tensors
 from receraser.models.additive import AdditiveModel, Solved
@@ -28,8 +30,9 @@ from receraser.models.factors import score_blocks
 from receraser.protocols import Scorer
 from receraser.training.kernels import on_cpu
 from receraser.training.krylov import draw_block, gap_after, leading_eigenvectors, sparse_gram
+from receraser.training.spectrum import leading
 
-__all__ = ["GraphFilter", "normalised"]
+__all__ = ["GraphFilter", "merged_low_pass", "normalised"]
 
 
 @dataclass(kw_only=True)
@@ -83,6 +86,51 @@ def normalised(rows: Interactions) -> sp.csr_matrix:
 def _degrees(rows: Interactions) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     of_items = np.bincount(rows.item_index, minlength=len(rows.items))
     return np.diff(rows.indptr).astype(np.float64), of_items.astype(np.float64)
+
+
+def merged_low_pass(shards: Sequence[Interactions], rank: int, *, seed: int = 0) -> tuple[IdMap, NDArray[np.float32]]:
+    """Return the low-pass vectors of all rows, put together from shards that share no user.
+
+    Every shard gives the leading directions F_k of its own R~_k, which are normalised by its own item counts d_k.
+    Counts are sums over shards, so two neighbours are put side by side as sqrt(d_k / (d_1 + d_2)) F_k and cut back to
+    `rank` columns, and so on up a fixed binary tree: a changed shard changes one path of it.
+
+    Examples
+    --------
+    >>> one = Interactions.from_pairs([("u1", "a"), ("u1", "b"), ("u2", "a"), ("u2", "b")])
+    >>> other = Interactions.from_pairs([("u3", "b"), ("u3", "c")])
+    >>> items, vectors = merged_low_pass([one, other], 2)
+    >>> items.ids, vectors.shape
+    (('a', 'b', 'c'), (3, 2))
+    """
+    level = [_leaf(rows, rank, seed) for rows in shards]
+    while len(level) > 1:
+        pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+        level = [_beside(pair[0], pair[1], rank) if len(pair) == 2 else pair[0] for pair in pairs]
+    items, columns, _ = level[0]
+    lengths = np.sqrt((columns**2).sum(axis=0))
+    return items, (columns / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+
+
+_Node = tuple[IdMap, NDArray[np.float64], NDArray[np.float64]]  # items, V S, how many rows each item has
+
+
+def _leaf(rows: Interactions, rank: int, seed: int) -> _Node:
+    start = draw_block(rows.items, max(1, -(-rank // 4)), seed)
+    vectors, values = leading_eigenvectors(sparse_gram(normalised(rows)), start, rank, GraphFilter.n_steps)
+    return rows.items, vectors * np.sqrt(values[:rank]), _degrees(rows)[1]
+
+
+def _beside(left: _Node, right: _Node, rank: int) -> _Node:
+    items = IdMap([*left[0], *right[0]])
+    at = [items.indices(one[0]) for one in (left, right)]
+    counts = np.zeros(len(items))
+    for one, place in zip((left, right), at, strict=True):
+        counts[place] += one[2]
+    columns = np.zeros((len(items), 2 * rank))
+    for k, (one, place) in enumerate(zip((left, right), at, strict=True)):
+        columns[place, k * rank : (k + 1) * rank] = one[1] * np.sqrt(one[2] / counts[place])[:, None]
+    return items, leading(columns, rank)[0], counts
 
 
 class _Filter:

@@ -119,6 +119,8 @@ class Partition:
 
     def shard(self, k: int, train: Interactions, valid: Interactions | None) -> Shard:
         """Cut one shard out of the tables."""
+        if self.n_shards == 1:
+            return Shard(k, train, valid)
         of_valid = None if valid is None or self.valid is None else valid.take(self.valid == k)
         return Shard(k, train.take(self.train == k), of_valid)
 
