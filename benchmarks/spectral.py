@@ -23,24 +23,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
+from benchmarks.datasets import bootstrap
 
 if TYPE_CHECKING:
     from receraser.data.interactions import Interactions
     from receraser.evaluation import Evaluation
     from receraser.execution.local import LocalExecutor
+    from receraser.models.factors import FactorModel
 
 RESULTS = Path(__file__).parent / "results"
 METRICS = ("recall@20", "ndcg@20")
 COMMAND = "python -m benchmarks.spectral --data DIR/ml-1m"
 FORGOTTEN = 5  # users, for the cost of one
-
-
-def bootstrap(ours: np.ndarray, theirs: np.ndarray, *, draws: int = 1000, seed: int = 0) -> tuple[float, float]:
-    """Return the 95 % interval of mean(ours) / mean(theirs), users drawn with replacement, both at once."""
-    chosen = np.random.default_rng(seed).integers(len(ours), size=(draws, len(ours)))
-    shares = ours[chosen].mean(axis=1) / theirs[chosen].mean(axis=1)
-    return float(np.quantile(shares, 0.025)), float(np.quantile(shares, 0.975))
 
 
 def compared(name: str, found: Evaluation, full: Evaluation) -> dict[str, object]:
@@ -62,6 +56,7 @@ def measure(data: Path, model: str, shards: list[int], seeds: int, device: str) 
     from receraser.data.readers import read
     from receraser.engine import Engine
     from receraser.execution.local import LocalExecutor
+    from receraser.models.registry import make_model
 
     train, valid, test = (read(data / f"{part}.txt.gz").interactions for part in ("train", "valid", "test"))
     preset = dataclasses.replace(load_config(f"{model}-ml-1m"), device=device)
@@ -85,7 +80,9 @@ def measure(data: Path, model: str, shards: list[int], seeds: int, device: str) 
                         row |= forget_seconds(engine, train, executor)
                     runs.append(row)
                     print(f"{model} seed {seed} {_short(row)}", file=sys.stderr, flush=True)
-            control = compared("control: random vectors, 1 sweep", swept(train, test, seed, model), full)
+            control = compared(
+                "control: random vectors, 1 sweep", swept(train, test, seed, make_model(model, {})), full
+            )
             runs.append(control | {"seed": seed})
             print(f"{model} seed {seed} {_short(control)}", file=sys.stderr, flush=True)
     counts = " ".join(str(k) for k in shards)
@@ -100,42 +97,51 @@ def measure(data: Path, model: str, shards: list[int], seeds: int, device: str) 
     }
 
 
-def forget_seconds(engine: object, train: Interactions, executor: LocalExecutor) -> dict[str, object]:
-    """Return the mean seconds from a request to the published store, over a few users, and its stages."""
+def forgets(
+    engine: object, train: Interactions, executor: LocalExecutor, *, n_users: int = FORGOTTEN
+) -> list[tuple[float, dict[str, float]]]:
+    """Return the seconds from a request to the published store, and its stages, for each of a few users."""
     from receraser.engine import Engine
 
     assert isinstance(engine, Engine)
-    totals, stages = [], []
+    found = []
     with tempfile.TemporaryDirectory() as folder:
         engine.save(folder)
-        for user in train.users.ids[:: len(train.users) // FORGOTTEN][:FORGOTTEN]:
+        for user in train.users.ids[:: len(train.users) // n_users][:n_users]:
             own = train.take(train.user_index == train.users.index_of(user))
             with Engine.changing(folder, executor=executor) as held:
                 started = time.perf_counter()
                 held.forget([user])
                 computed = time.perf_counter() - started
-            totals.append(computed + held.seconds["publish"])
-            stages.append(dict(held.seconds))
+            found.append((computed + held.seconds["publish"], dict(held.seconds)))
             with Engine.changing(folder, executor=executor) as held:
                 held.add(own)
-    mean = {stage: round(statistics.mean(one[stage] for one in stages), 4) for stage in stages[0]}
-    return {"forget": statistics.mean(totals), "forget stages": mean}
+    return found
 
 
-def swept(train: Interactions, test: Interactions, seed: int, model: str) -> Evaluation:
-    """Return what one sweep from random item vectors reaches: the control of polish=1."""
-    from receraser.aggregation.spectral import FoldedScorer, Spectral
+def forget_seconds(engine: object, train: Interactions, executor: LocalExecutor) -> dict[str, object]:
+    """Return the mean seconds of forgetting one user, and its stages."""
+    found = forgets(engine, train, executor)
+    mean = {stage: round(statistics.mean(one[stage] for _, one in found), 4) for stage in found[0][1]}
+    return {"forget": statistics.mean(total for total, _ in found), "forget stages": mean}
+
+
+def swept(
+    train: Interactions, test: Interactions, seed: int, base: FactorModel, *, rank: int = 64, n_sweeps: int = 1
+) -> Evaluation:
+    """Return what so many sweeps from random item vectors reach: the control of polish."""
     from receraser.data.ids import pseudonyms
     from receraser.evaluation import evaluate
     from receraser.keys import PUBLIC_KEY
     from receraser.models.factors import initial_vectors
-    from receraser.models.registry import make_model
+    from receraser.models.folded import FoldedScorer
+    from receraser.training.least_squares import polished
 
     train, test = (one.rename_users(pseudonyms(one.users, PUBLIC_KEY)) for one in (train, test))
-    base = make_model(model, {})
-    start = initial_vectors(train.items, 64, 0.1 / 64**0.5, seed, "item")
-    vectors = Spectral(polish=1).polished(start, train, base)
-    return evaluate(FoldedScorer(train.items, vectors, *base.fold_in_settings()), train, test, at=(20,))
+    weight, penalty = base.fold_in_settings()
+    start = initial_vectors(train.items, rank, 0.1 / rank**0.5, seed, "item")
+    vectors = polished(start, train, n_sweeps, missing_weight=weight, regularization=penalty)
+    return evaluate(FoldedScorer(train.items, vectors, weight, penalty), train, test, at=(20,))
 
 
 def _short(row: Mapping[str, object]) -> str:

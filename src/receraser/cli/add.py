@@ -9,7 +9,7 @@ import typer
 
 from receraser.cli import options
 from receraser.cli.console import Bar, count, print_json, say
-from receraser.cli.outcome import cost, rounded, say_published, done_by
+from receraser.cli.outcome import cost, done_by, rounded, say_published
 
 __all__ = ["add"]
 
