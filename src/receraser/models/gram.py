@@ -69,9 +69,9 @@ class Gram(AdditiveModel):
 
     name: ClassVar[str] = "gram"
 
-    rank: int = 64
-    user_power: float = 0.5
-    item_power: float = 0.25
+    rank: int = 128
+    user_power: float = 0.75
+    item_power: float = 0.35
     missing_weight: float = 0.2
     regularization: float = 0.015
     polish: int = 0

@@ -1,0 +1,336 @@
+"""Models without shards, beside WMF and spectral: quality, first fit, one forget, memory, storage; and many forgets.
+
+    python -m benchmarks.closed_form --data DIR --dataset ml-1m --search      choices, on validation rows
+    python -m benchmarks.closed_form --data DIR --dataset ml-1m --seeds 3     the table, on test rows
+    python -m benchmarks.closed_form --data DIR --dataset ml-1m --sequence 1000
+    python -m benchmarks.closed_form --report
+
+DIR holds the folders of the data sets. `--search` tries the settings below on the validation rows (of every sixth user
+on Yelp2018) and keeps all trials; the table takes the best one of each model. Times are of one run with warm workers:
+a fit from rows in memory to the published store, a forget of one user from the request to the published store, by an
+engine that stays open (median of a few users). `--sequence N` lets N users be forgotten one after another by spectral
+(WMF, 32 shards), and compares with a retrain on the survivors and with a fresh fit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import itertools
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.datasets import NAMES, Dataset, bootstrap, load
+
+if TYPE_CHECKING:
+    from receraser.config import EngineConfig
+    from receraser.data.interactions import Interactions
+    from receraser.evaluation import Evaluation
+
+RESULTS = Path(__file__).parent / "results"
+METRICS = ("recall@20", "ndcg@20")
+COMMAND = "python -m benchmarks.closed_form --data DIR"
+FORGOTTEN = 5  # users, for the cost of one
+WITHOUT_SHARDS = ("gram", "ease", "graphfilter")
+Settings = dict[str, Any]
+
+# What --search tries: the product of these, model by model. Sparse data wants smaller missing_weight.
+DENSE: Mapping[str, Mapping[str, Sequence[float]]] = {
+    "gram": {
+        "rank": (64, 128),
+        "user_power": (0.5, 0.75),
+        "item_power": (0.25, 0.35),
+        "missing_weight": (0.2, 0.4),
+        "regularization": (0.01, 0.015, 0.02),
+    },
+    "ease": {"regularization": (200.0, 500.0, 1000.0, 2000.0)},
+    "graphfilter": {"rank": (64, 128, 256), "low_pass_weight": (0.3, 1.0)},
+}
+SPARSE: Mapping[str, Mapping[str, Sequence[float]]] = {
+    "gram": {
+        "rank": (128,),
+        "user_power": (0.5, 0.75),
+        "item_power": (0.25, 0.35, 0.45),
+        "missing_weight": (0.02, 0.05),
+        "regularization": (0.002, 0.005, 0.01),
+    },
+    "graphfilter": {"rank": (256, 512), "low_pass_weight": (0.1, 0.3)},
+}
+
+
+def search(data: Dataset) -> dict[str, list[Settings]]:
+    """Return every trial of every model, best NDCG@20 on the validation rows first."""
+    from receraser.evaluation import RankingTask
+    from receraser.models.registry import make_model
+
+    grids = SPARSE if data.name == "yelp2018" else DENSE
+    valid = data.valid
+    if data.name == "yelp2018":
+        valid = valid.take(valid.user_index % 6 == 0)
+    task = RankingTask(data.train.items, data.train, valid)
+    trials: dict[str, list[Settings]] = {}
+    for model, grid in grids.items():
+        trials[model] = []
+        for values in itertools.product(*grid.values()):
+            chosen = dict(zip(grid, values, strict=True))
+            made = make_model(model, chosen).fit(data.train)
+            found = {metric: round(task.metric(made.scores, metric), 5) for metric in reversed(METRICS)}
+            trials[model].append(found | {"settings": chosen})
+            print(data.name, model, found, chosen, file=sys.stderr, flush=True)
+        trials[model].sort(key=lambda one: -one["ndcg@20"])
+    return trials
+
+
+def contenders(data: Dataset, trials: Mapping[str, list[Settings]], seed: int) -> dict[str, EngineConfig]:
+    """Return what stands in the table: WMF, spectral over it, and the models without shards."""
+    from receraser.config import load_config, preset_names
+
+    preset = f"wmf-{data.name}"
+    wmf = dataclasses.replace(load_config(preset if preset in preset_names() else "wmf-ml-1m"), seed=seed, device="cpu")
+    found = {"wmf": wmf}
+    for k in (10, 32):
+        merge = {"merge": "product"} if data.name == "yelp2018" else {}
+        found[f"spectral, wmf, K={k}"] = dataclasses.replace(
+            wmf, method="spectral", shards=k, aggregation_settings=merge
+        )
+    for model in WITHOUT_SHARDS:
+        if model in trials:
+            best = trials[model][0]["settings"]
+            found[model] = dataclasses.replace(wmf, model=model, hyperparameters=best)
+    return found
+
+
+def measure(data: Dataset, trials: Mapping[str, list[Settings]], seeds: int) -> list[dict[str, object]]:
+    """Fit every contender, measure it on the test rows and time a forget."""
+    runs: list[dict[str, object]] = []
+    for seed in range(seeds):
+        full: Evaluation | None = None
+        for name, config in contenders(data, trials, seed).items():
+            if seed > 0 and name == "ease":
+                continue  # nothing in it is drawn
+            found, row = timed(data, config)
+            full = full or found
+            row = {"what": name, "seed": seed, **{m: found.metrics[m] for m in METRICS}} | row
+            row |= {f"{m} share": found.metrics[m] / full.metrics[m] for m in METRICS}
+            row |= {f"{m} interval": bootstrap(found.per_user[m], full.per_user[m]) for m in METRICS}
+            runs.append(row)
+            print(data.name, json.dumps(row), file=sys.stderr, flush=True)
+        if seed == 0 and "graphfilter" in trials:
+            merged = from_shards(data, trials["graphfilter"][0]["settings"])
+            runs.append({"what": "graphfilter, low-pass merged from 10 shards", "seed": 0} | merged)
+            print(data.name, json.dumps(runs[-1]), file=sys.stderr, flush=True)
+    return runs
+
+
+def timed(data: Dataset, config: EngineConfig) -> tuple[Evaluation, dict[str, object]]:
+    """Fit, forget a few users, and return the evaluation of the fit with times, memory and storage."""
+    from receraser.engine import Engine
+    from receraser.execution.local import LocalExecutor
+
+    valid = None if data.refits else data.valid
+    with LocalExecutor() as executor, tempfile.TemporaryDirectory() as folder:
+        engine = Engine.from_config(config, executor=executor)
+        engine.fit(data.full.take(data.full.user_index < 50))  # workers start, import and compile
+        started = time.perf_counter()
+        engine = Engine.from_config(config, executor=executor).fit(data.full, valid=valid)
+        engine.save(folder)
+        row: dict[str, object] = {"fit": time.perf_counter() - started, "fit stages": rounded(engine.seconds)}
+        row |= {"store MB": folder_size(folder) / 2**20, "worker MB": workers_peak() / 2**10}
+        row |= {"digest": engine.digest, "level": engine.level}
+        found = engine.evaluate(data.test, at=(20,))
+        totals = []
+        for user in data.full.users.ids[:: len(data.full.users) // FORGOTTEN][:FORGOTTEN]:
+            own = data.full.take(data.full.user_index == data.full.users.index_of(user))
+            started = time.perf_counter()
+            report = engine.forget([user])
+            engine.save(folder, replace=True)
+            totals.append(time.perf_counter() - started)
+            row |= {"path": report.path, "forget stages": rounded(engine.seconds)}
+            engine.add(own)
+        row["forget"] = statistics.median(totals)
+    return found, row
+
+
+def rounded(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Return the stages' seconds, short."""
+    return {stage: round(value, 4) for stage, value in seconds.items()}
+
+
+def folder_size(folder: str) -> int:
+    """Return the bytes of all files below a folder."""
+    return sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+
+
+def workers_peak() -> int:
+    """Return the most memory that a worker process ever had, in kB."""
+    peaks = [0]
+    for listed in Path("/proc/self/task").glob("*/children"):
+        for child in listed.read_text().split():
+            status = Path(f"/proc/{child}/status").read_text()
+            peaks += [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")]
+    return max(peaks)
+
+
+def from_shards(data: Dataset, settings: Settings) -> dict[str, object]:
+    """Return the quality of a graph filter whose low-pass vectors were merged from ten hash shards."""
+    from receraser.evaluation import evaluate
+    from receraser.models.graphfilter import GraphFilter, merged_low_pass
+    from receraser.partition.registry import make_partitioner
+
+    parts = make_partitioner("hash", {"n_shards": 10}).assign(data.full, valid=None, seed=0)
+    tables = [one.train for one in parts.shards(data.full, None)]
+    items, vectors = merged_low_pass(tables, int(settings["rank"]))
+    assert items == data.full.items
+    model = GraphFilter(**settings).restore(data.full, {"low_pass": vectors})
+    found = evaluate(model, data.full, data.test, at=(20,))
+    return {metric: found.metrics[metric] for metric in METRICS}
+
+
+def sequence(data: Dataset, n: int) -> dict[str, object]:
+    """Forget n users one after another, and compare with who never saw them."""
+    from receraser.config import load_config
+    from receraser.engine import Engine
+    from receraser.execution.local import LocalExecutor
+
+    wmf = dataclasses.replace(load_config("wmf-ml-1m"), device="cpu")
+    spectral = dataclasses.replace(wmf, method="spectral", shards=32)
+    order = np.random.default_rng(0).permutation(len(data.full.users))[:n]
+    steps: list[dict[str, object]] = []
+    with LocalExecutor() as executor:
+        engine = Engine.from_config(spectral, executor=executor).fit(data.full, valid=data.valid)
+        started = time.perf_counter()
+        spent = 0.0
+        for number, user in enumerate(order, start=1):
+            engine.forget([data.full.users.ids[user]])
+            if number % 250 == 0 or number == n:
+                spent = time.perf_counter() - started
+                left, held = (without_users(one, data.full, order[:number]) for one in (data.full, data.valid))
+                ours = engine.evaluate(data.test, at=(20,))
+                theirs = Engine.from_config(wmf, executor=executor).fit(left, valid=held).evaluate(data.test, at=(20,))
+                row: dict[str, object] = {"forgotten": number, "seconds each": spent / number}
+                row |= {m: ours.metrics[m] for m in METRICS} | {f"retrain {m}": theirs.metrics[m] for m in METRICS}
+                row |= {f"{m} share": ours.metrics[m] / theirs.metrics[m] for m in METRICS}
+                row |= {f"{m} interval": bootstrap(ours.per_user[m], theirs.per_user[m]) for m in METRICS}
+                steps.append(row)
+                print(json.dumps(row), file=sys.stderr, flush=True)
+                started += time.perf_counter() - started - spent  # the comparison does not count
+        fresh = Engine.from_config(spectral, executor=executor).fit(left, valid=held)
+    return {"steps": steps, "same digest as a fresh fit": fresh.digest == engine.digest, "level": engine.level}
+
+
+def without_users(rows: Interactions, table: Interactions, users: np.ndarray) -> Interactions:
+    """Return rows without those of some users of a table."""
+    gone = rows.users.indices([table.users.ids[u] for u in users])
+    return rows.take(~np.isin(rows.user_index, gone[gone >= 0]))
+
+
+def report(folder: Path) -> str:
+    """Return the Markdown tables of all result files."""
+    lines = [
+        "# Models without shards, beside WMF and spectral",
+        "",
+        "Test rows; means over seeds ± half the range; settings chosen on validation rows (all trials are in the JSON",
+        "files). Shares are of WMF's retrain of the same seed, with the ends of the seeds' 95 % paired bootstrap",
+        "intervals. Fit: from rows in memory to the published store; forget: one user, likewise, by an engine that stays",
+        "open; both with warm workers. Written by `python -m benchmarks.closed_form --report`.",
+    ]
+    for path in sorted(folder.glob("closed-form-*.json")):
+        result = json.loads(path.read_text())
+        if "runs" not in result:
+            continue
+        lines += ["", f"## {result['dataset']}", ""]
+        lines += [f"`{result['command']}`, {result['hardware']}, {result['date']}", ""]
+        head = ["", "R@20", "N@20", "share R@20", "share N@20", "fit, s", "forget, s", "forget / fit", "path"]
+        lines += _head([*head, "store, MB", "worker, MB"])
+        for name in dict.fromkeys(run["what"] for run in result["runs"]):
+            runs = [run for run in result["runs"] if run["what"] == name]
+            cells = [name, *(_spread([run[metric] for run in runs]) for metric in METRICS)]
+            cells += [_share(runs, metric) for metric in METRICS]
+            if "fit" in runs[0]:
+                fit, forget = (statistics.mean(run[key] for run in runs) for key in ("fit", "forget"))
+                cells += [f"{fit:.2f}", f"{forget:.2f}", f"{forget / fit:.2f}", str(runs[0]["path"])]
+                cells += [f"{statistics.mean(run[key] for run in runs):.0f}" for key in ("store MB", "worker MB")]
+            else:
+                cells += [""] * 6
+            lines.append("| " + " | ".join(cells) + " |")
+        lines.append("")
+        for model, trials in result["search"].items():
+            settings = ", ".join(f"{key}={value:g}" for key, value in trials[0]["settings"].items())
+            lines.append(f"- {model}: {settings} (best of {len(trials)}, valid N@20 {trials[0]['ndcg@20']:.4f})")
+        if "sequence" in result:
+            lines += _sequence_lines(result)
+    return "\n".join(lines) + "\n"
+
+
+def _sequence_lines(result: Mapping[str, Any]) -> list[str]:
+    found = result["sequence"]
+    lines = ["", f"### Users forgotten one after another, spectral, WMF, 32 shards ({result['dataset']})", ""]
+    lines += _head(["forgotten", "R@20", "N@20", "share of a retrain on the survivors, R@20", "N@20", "s each"])
+    for step in found["steps"]:
+        cells = [str(step["forgotten"]), *(f"{step[m]:.4f}" for m in METRICS)]
+        cells += [_share([step], m) for m in METRICS]
+        lines.append("| " + " | ".join([*cells, f"{step['seconds each']:.2f}"]) + " |")
+    same = "yes" if found["same digest as a fresh fit"] else "NO"
+    return [*lines, "", f"Same digest as a fresh fit on the survivors: {same}; level {found['level']}."]
+
+
+def _head(cells: Sequence[str]) -> list[str]:
+    return [f"| {' | '.join(cells)} |", "|" + "---|" * len(cells)]
+
+
+def _spread(values: list[float]) -> str:
+    if len(values) == 1:
+        return f"{values[0]:.4f}"
+    return f"{statistics.mean(values):.4f} ± {(max(values) - min(values)) / 2:.4f}"
+
+
+def _share(runs: Sequence[Mapping[str, Any]], metric: str) -> str:
+    if f"{metric} share" not in runs[0]:
+        return ""
+    mean = statistics.mean(run[f"{metric} share"] for run in runs)
+    low = min(run[f"{metric} interval"][0] for run in runs)
+    high = max(run[f"{metric} interval"][1] for run in runs)
+    return f"{mean:.1%} [{low:.1%}, {high:.1%}]"
+
+
+def main() -> None:
+    """Search, measure, or write the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="folder that holds the folders of the data sets")
+    parser.add_argument("--dataset", choices=NAMES, default="ml-1m")
+    parser.add_argument("--search", action="store_true")
+    parser.add_argument("--seeds", type=int, default=0)
+    parser.add_argument("--sequence", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--report", action="store_true")
+    args = parser.parse_args()
+    if args.data is not None:
+        path = args.out / f"closed-form-{args.dataset}.json"
+        result = json.loads(path.read_text()) if path.exists() else {"dataset": args.dataset}
+        data = load(args.data, args.dataset)
+        if args.search:
+            result["search"] = search(data)
+        if args.seeds:
+            result["runs"] = measure(data, result["search"], args.seeds)
+            result["command"] = f"{COMMAND} --dataset {args.dataset} --seeds {args.seeds}"
+        if args.sequence:
+            result["sequence"] = sequence(data, args.sequence)
+        result["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
+        result["hardware"] = f"CPU, {os.cpu_count()} cores"
+        path.write_text(json.dumps(result, indent=1) + "\n")
+    if args.report:
+        (args.out / "closed-form.md").write_text(report(args.out))
+
+
+if __name__ == "__main__":
+    main()
