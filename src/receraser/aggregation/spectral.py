@@ -1,12 +1,19 @@
 """`Spectral`: our own aggregation. The item sides of all shards merged by a truncated SVD; users are folded in.
 
-Shards are user-atomic, so the score matrix of all shards is their P_k Q_k^T on top of each other. What matters of a
-shard for items is P_k Q_k^T up to a rotation of its users: B_k = Q_k (P_k^T P_k)^(1/2), for B_k B_k^T = Q_k P_k^T P_k
-Q_k^T whatever basis the submodel chose. Put side by side (an item that a shard does not hold has zeros there), their
-SVD U S W^T gives the best summary of all shards' predictions of a given rank; items get the rows of U S^(1/2). (Where a
-submodel shares its scale evenly between users and items, as WMF does, its item vectors as they are do as well.) A
-user's vector is the ridge solution over their own surviving history in that space: nothing of a user is stored, and a
-forget costs one shard and the merge, and no pass over the data.
+Shards are user-atomic, so the score matrix of all shards is their P_k Q_k^T on top of each other; what matters of it
+are the spaces that the shards' item vectors Q_k span. They are put side by side (an item that a shard does not hold has
+zeros there), the SVD U S W^T gives the best summary of a given rank, and a user's vector is the ridge solution over
+their own surviving history in that space: nothing of a user is stored, and a forget costs one shard and the merge, and
+no pass over the data. Three ways to put a shard beside the others, by what its submodel's numbers mean:
+
+- "concat", for WMF: Q_k as it is. Least squares shares its scale evenly between users and items and shrinks what it
+  knows little about.
+- "product": B_k = Q_k (P_k^T P_k)^(1/2), for B_k B_k^T = Q_k P_k^T P_k Q_k^T whatever basis and scale a submodel chose.
+- "consensus", for pairwise losses (BPR, LightGCN): lengths mean little there, so every shard votes for its directions
+  with equal weight. Vectors are centred (such a loss leaves the mean free), the noisy ones of rare items shortened,
+  q_i |q_i|^(-1/2) n_i^0.3 with n_i the item's rows in the shard, and the shard is whitened: Q_k (Q_k^T Q_k)^(-1/2). A
+  direction that m shards of K agree on then has the squared singular value m: canonical correlation of many views
+  (MAXVAR; Kettenring 1971).
 
 Merged in a fixed binary tree (`tree`): one changed shard redoes one path of it. Kin: Divide-Factor-Combine (Mackey et
 al. 2011), hierarchical SVD merging (Iwen & Ong 2016).
@@ -31,11 +38,15 @@ from receraser.models.factors import FactorModel, one_torch_thread
 from receraser.models.folded import FoldedScorer
 from receraser.protocols import Progress, Reuse, Scorer
 from receraser.training.least_squares import polished
-from receraser.training.spectrum import leading, square_root
+from receraser.training.spectrum import leading, square_root, whitened
 
 __all__ = ["Spectral"]
 
 Matrix = NDArray[np.float64]
+
+_MERGES = ("concat", "product", "consensus")
+_COUNT_POWER, _NORM_POWER = 0.3, -0.5  # how the vectors of rare items are shortened for a consensus
+_CONSENSUS_WEIGHTS = 0.3, 0.02  # missing_weight, regularization
 
 
 @dataclass(kw_only=True)
@@ -47,12 +58,13 @@ class Spectral:
     rank
         Length of the items' vectors in the merged space.
     merge
-        "concat": the item vectors as they are, which validation prefers on ML-1M; "product": B_k, which does not depend
-        on the submodels' bases and scales.
+        "concat", "product" or "consensus", see above; "auto" takes what validation prefers: consensus for pairwise
+        submodels, concat for the others.
     width
         Columns that a node of the merge tree keeps; at least the rank.
     missing_weight, regularization
-        Of the users' fold-in (`training.least_squares`); 0 and 0 take the base model's own.
+        Of the users' fold-in (`training.least_squares`); 0 and 0 take the base model's own, or 0.3 and 0.02 in the
+        space of a consensus, whose scale is always the same.
     polish
         So many alternating sweeps over all surviving rows afterwards, ending on the item side: exact too, but a pass
         over everything, and with pairwise submodels a WMF merely started from them.
@@ -62,14 +74,14 @@ class Spectral:
     learns: ClassVar[bool] = True
 
     rank: int = 64
-    merge: str = "concat"
+    merge: str = "auto"
     width: int = 128
     missing_weight: float = 0.0
     regularization: float = 0.0
     polish: int = 0
 
     def __post_init__(self) -> None:
-        settings.check(self, at_least_one=("rank", "width"), choices={"merge": ("product", "concat")})
+        settings.check(self, at_least_one=("rank", "width"), choices={"merge": ("auto", *_MERGES)})
         if self.missing_weight > 0 and self.regularization == 0:
             raise UsageError("spectral: regularization is 0; expected more, or a user's vector is not determined")
 
@@ -114,29 +126,41 @@ class Spectral:
             )
             items, merged = tree.root()
             vectors, values = leading(merged, self.rank)
-            lengths = np.sqrt((vectors**2).sum(axis=0))
-            vectors = vectors / np.sqrt(np.where(lengths > 0, lengths, 1.0))  # U S -> U S^(1/2)
-            q = vectors.astype(np.float32)
+            q = self._scaled(vectors, submodels[0]).astype(np.float32)
             if self.polish:
                 weight, penalty = self._weights(submodels[0])
                 q = polished(q, interactions, self.polish, missing_weight=weight, regularization=penalty)
             assert not self.needs_rows or items == interactions.items, "every row is in some shard"
             return {"item_vectors": np.ascontiguousarray(q), **tree.nodes}, _gap(values, self.rank)
 
+    def _merge_of(self, base: FactorModel) -> str:
+        if self.merge != "auto":
+            return self.merge
+        return "consensus" if base.pairwise else "concat"
+
     def _leaf(self, model: FactorModel) -> Matrix:
         """Return what is merged of a shard: (its items, dim)."""
+        merge = self._merge_of(model)
         q = model.item_vectors_.astype(np.float64)
         if model.pairwise and len(q):
             q -= q.mean(axis=0)  # a pairwise loss leaves the mean item vector free
-        if self.merge == "concat":
-            return q
-        p = model.user_vectors_.astype(np.float64)
-        return q @ square_root(p.T @ p)
+        if merge == "product":
+            p = model.user_vectors_.astype(np.float64)
+            return q @ square_root(p.T @ p)
+        return _voting(q, model.item_counts_) if merge == "consensus" else q
+
+    def _scaled(self, vectors: Matrix, base: FactorModel) -> Matrix:
+        """Return the items' vectors, given U S: U S^(1/2), or for a consensus U S with a mean squared length of 1."""
+        if self._merge_of(base) == "consensus":
+            size = np.sqrt((vectors**2).sum() / max(len(vectors), 1))
+            return vectors / (size if size > 0 else 1.0)
+        lengths = np.sqrt((vectors**2).sum(axis=0))
+        return np.asarray(vectors / np.sqrt(np.where(lengths > 0, lengths, 1.0)))
 
     def _weights(self, base: FactorModel) -> tuple[float, float]:
-        if self.missing_weight == 0 and self.regularization == 0:
-            return base.fold_in_settings()
-        return self.missing_weight, self.regularization
+        if self.missing_weight or self.regularization:
+            return self.missing_weight, self.regularization
+        return _CONSENSUS_WEIGHTS if self._merge_of(base) == "consensus" else base.fold_in_settings()
 
     def scorer(self, submodels: Sequence[FactorModel], state: Tensors) -> Scorer:
         """Return the merged items; users are folded in when they are asked for."""
@@ -144,6 +168,15 @@ class Spectral:
         missing_weight, regularization = self._weights(submodels[0])
         vectors = np.asarray(state["item_vectors"], dtype=np.float32)
         return FoldedScorer(items, vectors, missing_weight, regularization)
+
+
+def _voting(q: Matrix, counts: NDArray[np.int64] | None) -> Matrix:
+    """Return a shard's directions with equal weight; in them the vectors of rare items are shortened."""
+    if counts is None:
+        raise ValueError("a consensus needs the number of rows of each item; restore the submodel with its rows")
+    lengths = np.sqrt((q**2).sum(axis=1))
+    scale = np.where(lengths > 0, lengths, 1.0) ** _NORM_POWER * counts.astype(np.float64) ** _COUNT_POWER
+    return whitened(q * scale[:, None])
 
 
 def _gap(values: Matrix, rank: int) -> dict[str, object]:

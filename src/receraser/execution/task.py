@@ -217,6 +217,8 @@ def aggregation_task(
     for k in sent:
         ids |= {f"{k}.users": submodels[k].users_, f"{k}.items": submodels[k].items_}
         arrays |= {f"{k}.{name}": array for name, array in submodels[k].state().items()}
+        if (counts := submodels[k].item_counts_) is not None:
+            arrays[f"{k}.item_counts"] = counts
     return Task("aggregation", about, _tables(train, valid), ids, arrays)
 
 
@@ -229,7 +231,9 @@ def _aggregation(task: Task, progress: Progress | None) -> Outcome:
         nobody = np.zeros((0, model.dim), dtype=np.float32)  # one that is not needed was not sent
         state = _part(task, f"{k}.") or {"user_vectors": nobody, "item_vectors": nobody}
         users, items = (task.ids.get(f"{k}.{side}", IdMap([])) for side in ("users", "items"))
-        submodels.append(model.load_state(users, items, state))
+        sent = state.pop("item_counts", None)
+        counts = None if sent is None else np.asarray(sent, dtype=np.int64)
+        submodels.append(model.load_state(users, items, state, item_counts=counts))
     aggregator = make_aggregator(str(task.settings["aggregation"]), _settings(task, "settings"))
     train, valid = task.tables["train"], task.tables.get("valid")
     if task.settings["reuses"]:

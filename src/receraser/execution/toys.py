@@ -57,5 +57,5 @@ def toy_aggregation(aggregation: str, settings: Settings, model: str, hyperparam
             name: np.ones((len(ids), one.dim), dtype=np.float32)
             for name, ids in (("user_vectors", rows.users), ("item_vectors", rows.items))
         }
-        submodels.append(one.load_state(rows.users, rows.items, state))
+        submodels.append(one.restore(rows, state))
     return aggregation_task(aggregation, _brief(settings), submodels, 0, rows, rows)

@@ -67,6 +67,7 @@ class FactorModel:
     items_: IdMap = field(init=False, repr=False, compare=False)
     user_vectors_: Vectors = field(init=False, repr=False, compare=False)
     item_vectors_: Vectors = field(init=False, repr=False, compare=False)
+    item_counts_: NDArray[np.int64] | None = field(init=False, repr=False, compare=False)  # rows of each item; no state
     facts_: dict[str, object] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -119,11 +120,14 @@ class FactorModel:
 
     def restore(self, rows: Interactions, state: Tensors) -> Self:
         """Take over what `state` returned, learned from these rows."""
-        return self.load_state(rows.users, rows.items, state)
+        return self.load_state(rows.users, rows.items, state, item_counts=_item_counts(rows))
 
-    def load_state(self, users: IdMap, items: IdMap, state: Tensors) -> Self:
-        """Take over the vectors of these users and items; their rows are not needed."""
+    def load_state(
+        self, users: IdMap, items: IdMap, state: Tensors, *, item_counts: NDArray[np.int64] | None = None
+    ) -> Self:
+        """Take over the vectors of these users and items, where the rows are not at hand."""
         self.users_, self.items_ = users, items
+        self.item_counts_ = item_counts
         self.user_vectors_ = np.asarray(state["user_vectors"], dtype=np.float32)
         self.item_vectors_ = np.asarray(state["item_vectors"], dtype=np.float32)
         self.facts_ = {}
@@ -182,12 +186,17 @@ class FactorModel:
     def _take(self, interactions: Interactions, users: torch.Tensor, items: torch.Tensor) -> None:
         """Keep the vocabularies of the shard and the learned vectors."""
         self.users_, self.items_ = interactions.users, interactions.items
+        self.item_counts_ = _item_counts(interactions)
         self.user_vectors_ = np.ascontiguousarray(users.detach().cpu().numpy()[:, : self.dim], dtype=np.float32)
         self.item_vectors_ = np.ascontiguousarray(items.detach().cpu().numpy()[:, : self.dim], dtype=np.float32)
         if not (np.isfinite(self.user_vectors_).all() and np.isfinite(self.item_vectors_).all()):
             raise TrainingError(
                 f"{self.name}: a learned vector is no number; try a smaller learning_rate or a stronger regularization"
             )
+
+
+def _item_counts(rows: Interactions) -> NDArray[np.int64]:
+    return np.bincount(rows.item_index, minlength=len(rows.items)).astype(np.int64)
 
 
 def score_blocks(users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["leading", "signs", "square_root"]
+__all__ = ["leading", "signs", "square_root", "whitened"]
 
 Matrix = NDArray[np.float64]
+
+_NOISE = 1e-7  # singular values below this share of the largest are rounding noise of a product of both sides
 
 
 def leading(columns: Matrix, rank: int) -> tuple[Matrix, Matrix]:
@@ -34,7 +36,7 @@ def leading(columns: Matrix, rank: int) -> tuple[Matrix, Matrix]:
     singular = np.sqrt(np.maximum(values[order], 0.0))
     kept = columns @ vectors[:, order[:rank]]  # (n, min(rank, width))
     kept *= signs(kept)
-    floor = singular[0] * 1e-7 if width else 0.0  # squares of smaller ones are rounding noise of the product above
+    floor = singular[0] * _NOISE if width else 0.0
     kept[:, singular[: kept.shape[1]] <= floor] = 0.0
     if kept.shape[1] < rank:
         kept = np.hstack([kept, np.zeros((len(kept), rank - kept.shape[1]))])
@@ -59,3 +61,18 @@ def square_root(symmetric: Matrix) -> Matrix:
     """
     values, vectors = np.linalg.eigh(symmetric)
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+
+def whitened(columns: Matrix) -> Matrix:
+    """Return X (X^T X)^(-1/2): the same space with equal weight on all its directions; those of no length stay zero.
+
+    Examples
+    --------
+    >>> whitened(np.array([[4.0, 0.0], [0.0, -9.0], [0.0, 0.0]])).tolist()
+    [[1.0, 0.0], [0.0, -1.0], [0.0, 0.0]]
+    """
+    values, vectors = np.linalg.eigh(columns.T @ columns)
+    singular = np.sqrt(np.maximum(values, 0.0))
+    there = singular > (singular[-1] * _NOISE if len(singular) else 0.0)
+    inverse = np.where(there, 1.0 / np.where(there, singular, 1.0), 0.0)
+    return np.asarray(columns @ ((vectors * inverse) @ vectors.T))
