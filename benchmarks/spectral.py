@@ -1,11 +1,14 @@
-"""Spectral on ML-1M: quality against a retrain of the same seed, and the cost of forgetting one user.
+"""Spectral: quality against a retrain of the same seed, the cost of forgetting one user, and its controls.
 
-    python -m benchmarks.spectral --data DIR/ml-1m --models wmf --shards 10 32 --seeds 3
+    python -m benchmarks.spectral --data DIR --dataset ml-1m --models wmf --shards 10 32 --seeds 3
+    python -m benchmarks.spectral --data DIR --dataset yelp2018 --models bpr --shards 10 --device cuda --forgets 0
     python -m benchmarks.spectral --report
 
-Every seed is also another hash key. Shares of the retrain come with a paired bootstrap over users (95 %). `polish`
-is shown beside its control: the same sweeps from random item vectors. Times: everything in one run, workers warm; a
-forget counts from the request to the published store, and is an average over a few users, put back each time.
+DIR holds the folders of the data sets. A retrain takes the preset MODEL-DATASET, the submodels and the merge take the
+preset spectral-MODEL-DATASET where there is one. Every seed is also another hash key. Shares of the retrain come with a
+paired bootstrap over users (95 %). On the very same submodels: `polish`, the other merges, and with `--attention` the
+paper's aggregation; beside polish stand the same sweeps from random item vectors. Times: everything in one run, workers
+warm; a forget counts from the request to the published store, and is an average over a few users, put back each time.
 """
 
 from __future__ import annotations
@@ -19,21 +22,23 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.datasets import bootstrap
+from benchmarks.datasets import NAMES, Dataset, bootstrap, load
 
 if TYPE_CHECKING:
+    from receraser.config import EngineConfig
     from receraser.data.interactions import Interactions
+    from receraser.engine import Engine
     from receraser.evaluation import Evaluation
     from receraser.execution.local import LocalExecutor
     from receraser.models.factors import FactorModel
 
 RESULTS = Path(__file__).parent / "results"
 METRICS = ("recall@20", "ndcg@20")
-COMMAND = "python -m benchmarks.spectral --data DIR/ml-1m"
+COMMAND = "python -m benchmarks.spectral --data DIR"
 FORGOTTEN = 5  # users, for the cost of one
 
 
@@ -48,53 +53,98 @@ def compared(name: str, found: Evaluation, full: Evaluation) -> dict[str, object
     return row
 
 
-def measure(data: Path, model: str, shards: list[int], seeds: int, device: str) -> dict[str, object]:
+def measure(
+    data: Dataset, model: str, shards: Sequence[int], seeds: int, args: argparse.Namespace
+) -> dict[str, object]:
     """Fit, compare and time."""
     import torch
 
-    from receraser.config import load_config
-    from receraser.data.readers import read
+    from receraser.config import resolve
     from receraser.engine import Engine
     from receraser.execution.local import LocalExecutor
-    from receraser.models.registry import make_model
+    from receraser.models.registry import make_factor_model
 
-    train, valid, test = (read(data / f"{part}.txt.gz").interactions for part in ("train", "valid", "test"))
-    preset = dataclasses.replace(load_config(f"{model}-ml-1m"), device=device)
-    runs = []
+    device = args.device
+    train, valid, test = data.full, None if data.refits else data.valid, data.test
+    preset = dataclasses.replace(config_of(f"{model}-{data.name}", model), device=device)
+    runs: list[dict[str, object]] = []
+
+    def keep(row: dict[str, object], seed: int) -> None:
+        runs.append(row | {"seed": seed})
+        print(f"{data.name} {model} seed {seed} {_short(row)}", file=sys.stderr, flush=True)
+
     with LocalExecutor(2 if device == "cuda" else None) as executor:
         for seed in range(seeds):
             retrain = Engine.from_config(dataclasses.replace(preset, seed=seed), executor=executor)
             retrain.fit(train, valid=valid)
             full, fit_seconds = retrain.evaluate(test, at=(20,)), retrain.seconds["submodels"]
-            runs.append({"what": "retrain", "seed": seed, **{m: full.metrics[m] for m in METRICS}, "fit": fit_seconds})
+            keep(compared("retrain", full, full) | {"fit": fit_seconds}, seed)
             for k in shards:
-                for polish in (0, 1):
-                    config = dataclasses.replace(
-                        preset, method="spectral", shards=k, seed=seed, aggregation_settings={"polish": polish}
-                    )
-                    engine = Engine.from_config(config, executor=executor).fit(train, valid=valid)
-                    row = compared(f"K={k}, polish={polish}", engine.evaluate(test, at=(20,)), full)
-                    row |= {"seed": seed, "fit": sum(engine.seconds.values()), "gap": engine.aggregate_facts["gap"]}
-                    row |= {"balance": round(engine.balance, 3), "digest": engine.digest}
-                    if polish == 0:
-                        row |= forget_seconds(engine, train, executor)
-                    runs.append(row)
-                    print(f"{model} seed {seed} {_short(row)}", file=sys.stderr, flush=True)
-            control = compared(
-                "control: random vectors, 1 sweep", swept(train, test, seed, make_model(model, {})), full
-            )
-            runs.append(control | {"seed": seed})
-            print(f"{model} seed {seed} {_short(control)}", file=sys.stderr, flush=True)
+                chosen = config_of(f"spectral-{model}-{data.name}", model, preset)
+                config = dataclasses.replace(chosen, method="spectral", shards=k, seed=seed, device=device)
+                engine = Engine.from_config(config, executor=executor).fit(train, valid=valid)
+                row = compared(f"K={k}", engine.evaluate(test, at=(20,)), full)
+                row |= {"fit": sum(engine.seconds.values()), "gap": engine.aggregate_facts["gap"]}
+                row |= {"balance": round(engine.balance, 3), "digest": engine.digest}
+                if args.forgets:
+                    row |= forget_seconds(engine, train, executor, args.forgets)
+                keep(row, seed)
+                if k == shards[0] or not args.attention:
+                    for name, found in on_the_same(engine, resolve(config), executor, data, attention=args.attention):
+                        keep(compared(f"K={k}, {name}", found, full), seed)
+            base = make_factor_model(model, retrain.config.hyperparameters)
+            keep(compared("control: random vectors, 1 sweep", swept(train, test, seed, base), full), seed)
     counts = " ".join(str(k) for k in shards)
+    options = f"--shards {counts} --seeds {seeds} --device {device} --forgets {args.forgets}"
     return {
+        "dataset": data.name,
         "model": model,
         "hyperparameters": dict(retrain.config.hyperparameters),
+        "submodels": dict(engine.config.hyperparameters),
         "aggregation_settings": dict(engine.config.aggregation_settings),
-        "command": f"{COMMAND} --models {model} --shards {counts} --seeds {seeds} --device {device}",
+        "command": f"{COMMAND} --dataset {data.name} --models {model} {options}{' --attention' * args.attention}",
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "hardware": torch.cuda.get_device_name() if device == "cuda" else f"CPU, {os.cpu_count()} cores",
         "runs": runs,
     }
+
+
+def config_of(preset: str, model: str, otherwise: EngineConfig | None = None) -> EngineConfig:
+    """Return a preset; where there is none the other one, or the model's defaults."""
+    from receraser.config import EngineConfig, load_config, preset_names
+
+    if preset in preset_names():
+        return load_config(preset)
+    return otherwise or EngineConfig(model=model)
+
+
+def on_the_same(
+    engine: Engine, config: EngineConfig, executor: LocalExecutor, data: Dataset, *, attention: bool
+) -> Iterator[tuple[str, Evaluation]]:
+    """Put the same submodels together in other ways, and evaluate each."""
+    from receraser.config import load_config, preset_names, resolve
+    from receraser.data.ids import pseudonyms
+    from receraser.evaluation import evaluate
+    from receraser.fitting import Fitting
+    from receraser.keys import PUBLIC_KEY
+
+    state = engine.state
+    test = data.test.rename_users(pseudonyms(data.test.users, PUBLIC_KEY))
+    own = dict(config.aggregation_settings)
+    ways = {"polish=1": ("spectral", own | {"polish": 1})}
+    ways |= {f"merge={merge}": ("spectral", own | {"merge": merge}) for merge in ("concat", "product", "consensus")}
+    if attention:
+        preset = f"receraser-{config.model}-{data.name}"
+        learned = load_config(preset).aggregation_settings if preset in preset_names() else {}
+        ways["attention"] = ("attention", dict(learned))
+    for name, (aggregation, settings) in ways.items():
+        other = dataclasses.replace(config, method="", aggregation=aggregation, aggregation_settings=settings)
+        other = resolve(other)
+        shards = [dataclasses.replace(one, config=other) for one in state.shards]
+        with Fitting(other, executor, n_tasks=1, partitions=False, progress=None) as fitting:
+            learned, facts = fitting.aggregate(shards, state.train, state.valid)
+        same = dataclasses.replace(state, config=other, shards=shards, aggregate=learned, aggregate_facts=facts)
+        yield name, evaluate(same.scorer, state.train, test, at=(20,))
 
 
 def forgets(
@@ -119,9 +169,9 @@ def forgets(
     return found
 
 
-def forget_seconds(engine: object, train: Interactions, executor: LocalExecutor) -> dict[str, object]:
+def forget_seconds(engine: object, train: Interactions, executor: LocalExecutor, n_users: int) -> dict[str, object]:
     """Return the mean seconds of forgetting one user, and its stages."""
-    found = forgets(engine, train, executor)
+    found = forgets(engine, train, executor, n_users=n_users)
     mean = {stage: round(statistics.mean(one[stage] for _, one in found), 4) for stage in found[0][1]}
     return {"forget": statistics.mean(total for total, _ in found), "forget stages": mean}
 
@@ -152,7 +202,7 @@ def _short(row: Mapping[str, object]) -> str:
 def report(folder: Path) -> str:
     """Return the Markdown tables of all result files."""
     lines = [
-        "# Spectral on ML-1M",
+        "# Spectral",
         "",
         "Test rows; means over seeds (each another hash key too) ± half the range; settings chosen on validation rows.",
         "Shares are of a retrain with the same seed; in brackets the lowest and the highest end of the seeds' 95 %",
@@ -161,7 +211,8 @@ def report(folder: Path) -> str:
     ]
     for path in sorted(folder.glob("spectral-*.json")):
         result = json.loads(path.read_text())
-        lines += ["", f"## {result['model']}", "", f"`{result['command']}`, {result['hardware']}, {result['date']}", ""]
+        lines += ["", f"## {result['dataset']}, {result['model']}", ""]
+        lines += [f"`{result['command']}`, {result['hardware']}, {result['date']}", ""]
         lines += ["| | R@20 | N@20 | share R@20 | share N@20 | fit, s | forget, s | forget / retrain |"]
         lines += ["|---|---|---|---|---|---|---|---|"]
         full = statistics.mean(run["fit"] for run in result["runs"] if run["what"] == "retrain")
@@ -173,8 +224,9 @@ def report(folder: Path) -> str:
             forget = statistics.mean(r["forget"] for r in runs) if "forget" in runs[0] else None
             cells += ["", ""] if forget is None else [f"{forget:.2f}", f"{forget / full:.2f}"]
             lines.append("| " + " | ".join(cells) + " |")
-        settings = ", ".join(f"{key}={value}" for key, value in result["aggregation_settings"].items())
-        lines += ["", f"{settings} (polish as named)"]
+        for what in ("submodels", "aggregation_settings"):
+            settings = ", ".join(f"{key}={value}" for key, value in result[what].items())
+            lines += ["", f"{what.replace('_', ' ')}: {settings}"]
     return "\n".join(lines) + "\n"
 
 
@@ -194,18 +246,23 @@ def _share(runs: list[Mapping[str, object]], metric: str) -> str:
 def main() -> None:
     """Measure, or write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with train.txt.gz, valid.txt.gz and test.txt.gz")
+    parser.add_argument("--data", type=Path, help="folder that holds the folders of the data sets")
+    parser.add_argument("--dataset", choices=NAMES, default="ml-1m")
     parser.add_argument("--models", nargs="+", default=["wmf"])
     parser.add_argument("--shards", nargs="+", type=int, default=[10, 32])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--forgets", type=int, default=FORGOTTEN, help="users to time a forget with")
+    parser.add_argument("--attention", action="store_true", help="fit attention on the same submodels too")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--report", action="store_true")
     args = parser.parse_args()
     if args.data is not None:
+        data = load(args.data, args.dataset)
         for model in args.models:
-            result = measure(args.data, model, args.shards, args.seeds, args.device)
-            (args.out / f"spectral-{model}.json").write_text(json.dumps(result, indent=1) + "\n")
+            result = measure(data, model, args.shards, args.seeds, args)
+            path = args.out / f"spectral-{args.dataset}-{model}.json"
+            path.write_text(json.dumps(result, indent=1) + "\n")
     if args.report:
         (args.out / "spectral.md").write_text(report(args.out))
 

@@ -22,14 +22,33 @@ if TYPE_CHECKING:
     from receraser.errors import ReceraserError
     from receraser.evaluation import evaluate
     from receraser.models.bpr import BPR
+    from receraser.models.ease import EASE
+    from receraser.models.gram import Gram
+    from receraser.models.graphfilter import GraphFilter
     from receraser.models.lightgcn import LightGCN
     from receraser.models.wmf import WMF
 
-__all__ = ["BPR", "WMF", "Engine", "Interactions", "LightGCN", "ReceraserError", "evaluate", "films", "read"]
+__all__ = [
+    "BPR",
+    "EASE",
+    "WMF",
+    "Engine",
+    "Gram",
+    "GraphFilter",
+    "Interactions",
+    "LightGCN",
+    "ReceraserError",
+    "evaluate",
+    "films",
+    "read",
+]
 
 _HOMES = {
     "BPR": "receraser.models.bpr",
+    "EASE": "receraser.models.ease",
     "Engine": "receraser.engine",
+    "Gram": "receraser.models.gram",
+    "GraphFilter": "receraser.models.graphfilter",
     "Interactions": "receraser.data.interactions",
     "LightGCN": "receraser.models.lightgcn",
     "ReceraserError": "receraser.errors",

@@ -329,6 +329,11 @@ class Engine:
         return self._fitted
 
     @property
+    def state(self) -> State:
+        """Everything the fitted engine knows, as one frozen value; users go by pseudonyms in it."""
+        return self._state()
+
+    @property
     def level(self) -> str:
         """What holds of the state, L0 to L3 (docs/forgetting.md); at most L2 while a store still holds another one."""
         state, then = self._state(), self._published

@@ -22,8 +22,10 @@ from numpy.typing import NDArray
 from receraser import settings
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
+from receraser.errors import UsageError
 from receraser.fingerprint import Tensors
 from receraser.models.additive import AdditiveModel, Solved
+from receraser.models.factors import one_torch_thread
 from receraser.models.folded import FoldedScorer
 from receraser.protocols import Scorer
 from receraser.training.counts import counted, n_pairs, recounted, symmetric, user_weights
@@ -53,7 +55,8 @@ class Gram(AdditiveModel):
     user_power, item_power
         b and a above: how much long lists and popular items are held back.
     missing_weight, regularization
-        Of the fold-in (`training.least_squares`).
+        Of the fold-in (`training.least_squares`). A missing_weight of 0 stands for the square root of the share of all
+        pairs that are rows: sparse data wants a smaller one. A function of the rows at hand, taken anew at every fit.
     polish
         So many alternating sweeps over all rows afterwards: a WMF that was merely started here. A forget is then a
         refit, for the sweeps pass over everybody.
@@ -69,16 +72,18 @@ class Gram(AdditiveModel):
 
     name: ClassVar[str] = "gram"
 
-    rank: int = 128
+    rank: int = 64
     user_power: float = 0.75
     item_power: float = 0.35
-    missing_weight: float = 0.2
+    missing_weight: float = 0.0
     regularization: float = 0.015
     polish: int = 0
     pairs_per_row: float = 4.0
 
     def __post_init__(self) -> None:
         settings.check(self, at_least_one=("rank",))
+        if self.regularization == 0:
+            raise UsageError("gram: regularization is 0; expected more, or a user's vector is not determined")
 
     def sums(self, rows: Interactions) -> Tensors | None:
         """Return the sums over pairs of items, and how many rows each item has."""
@@ -111,8 +116,9 @@ class Gram(AdditiveModel):
         matrix.data = weights[rows.user_index] * self._scale(_item_counts(rows))[rows.item_index]
         vectors, facts = self._vectors(sparse_gram(matrix), rows.items, seed)
         if self.polish:
-            weight, penalty = self.missing_weight, self.regularization
-            vectors = polished(vectors, rows, self.polish, missing_weight=weight, regularization=penalty)
+            weight, penalty = self._missing_weight(rows), self.regularization
+            with one_torch_thread():
+                vectors = polished(vectors, rows, self.polish, missing_weight=weight, regularization=penalty)
         return {"item_vectors": vectors}, facts
 
     def _scale(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -128,7 +134,12 @@ class Gram(AdditiveModel):
 
     def _make_scorer(self, rows: Interactions, state: Tensors) -> Scorer:
         vectors = np.asarray(state["item_vectors"], dtype=np.float32)
-        return FoldedScorer(rows.items, vectors, self.missing_weight, self.regularization)
+        return FoldedScorer(rows.items, vectors, self._missing_weight(rows), self.regularization)
+
+    def _missing_weight(self, rows: Interactions) -> float:
+        if self.missing_weight or not len(rows):
+            return self.missing_weight
+        return float(np.sqrt(len(rows) / (len(rows.users) * len(rows.items))))
 
 
 def _item_counts(rows: Interactions) -> NDArray[np.int64]:
