@@ -98,6 +98,7 @@ def fit(
     as_json: options.AsJson = False,
 ) -> None:
     """Fit a model on interactions and publish it as a store."""
+    from receraser.cli.hints import hints
     from receraser.cli.reading import describe, read_embeddings_for, read_for
     from receraser.config import ADDITIVE_NAMES, resolve
     from receraser.data.readers import read_titles
@@ -139,6 +140,8 @@ def fit(
     rows = train.interactions
     say(f"{count(len(rows), 'interaction')} of {count(len(rows.users), 'user')} with {count(len(rows.items), 'item')}")
     _say_what_to_know(chosen)
+    for hint in hints(chosen, rows):
+        say(f"hint: {hint}")
     if dry_run:
         parts = f"{chosen.partition} + {chosen.aggregation}, {count(chosen.shards, 'shard')}"
         say(f"would fit {chosen.model} ({chosen.method}: {parts}) on {chosen.device} and publish it in {store}")
