@@ -42,7 +42,7 @@ from receraser.partition.registry import PARTITIONS
 from receraser.protocols import Aggregator, Executor, Model, Partitioner, Progress
 from receraser.reports import AddReport, ForgetReport
 from receraser.serving import Recommendation, best_items, histories_of
-from receraser.state import ShardReport, State
+from receraser.state import ShardReport, State, rebooked
 from receraser.store.directory import DirectoryStore
 from receraser.store.export import Export, read_export, write_export
 from receraser.store.snapshot import Snapshot, read_snapshot, write_snapshot
@@ -372,7 +372,7 @@ class Engine:
         Refused too if the engine was read from this store and somebody else has changed it since: rows that were
         forgotten meanwhile would come back.
         """
-        state = dataclasses.replace(self._state(), kept_old=False)  # that was of the store it was read from
+        state = rebooked(self._state(), kept_old=False)  # that was of the store it was read from
         store = DirectoryStore(Path(folder))
         started = time.perf_counter()
         store.check_free(replace=replace)
@@ -384,9 +384,8 @@ class Engine:
 
     def _publish(self, store: DirectoryStore, state: State, *, keep_old: bool = False) -> None:
         """Make a state the content of a store, whose lock is held."""
-        write_snapshot(store, self._snapshot(state), keep_old=keep_old)
-        self._fitted = state
-        self._published = _Published(store.path.resolve(), store.version(), state)
+        self._fitted = write_snapshot(store, self._snapshot(state), keep_old=keep_old)
+        self._published = _Published(store.path.resolve(), store.version(), self._fitted)
 
     def _check_not_stale(self, store: DirectoryStore) -> None:
         """Raise if the engine was read from this store and the store has changed since."""
@@ -467,7 +466,7 @@ class Engine:
             if engine._state() is before:
                 return
             started = time.perf_counter()
-            engine._publish(store, dataclasses.replace(engine._state(), kept_old=keep_old), keep_old=keep_old)
+            engine._publish(store, rebooked(engine._state(), kept_old=keep_old), keep_old=keep_old)
             engine.seconds["publish"] = time.perf_counter() - started
 
     def export(self, folder: str | Path) -> None:

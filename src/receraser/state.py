@@ -7,9 +7,9 @@ with the same digest are the same model of the same rows. Users go by pseudonyms
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from receraser import fingerprint
 from receraser.aggregation.registry import make_aggregator
@@ -24,7 +24,18 @@ from receraser.protocols import Model, Scorer
 if TYPE_CHECKING:
     from receraser.models.factors import FactorModel
 
-__all__ = ["FittedShard", "ShardReport", "State"]
+__all__ = ["FittedShard", "ShardReport", "State", "rebooked"]
+
+
+S = TypeVar("S", "FittedShard", "State")
+
+
+def rebooked(one: S, **changes: object) -> S:
+    """Return the same content with other book-keeping (files, what is kept): what was computed of it still holds."""
+    again = replace(one, **changes)  # type: ignore[arg-type]
+    computed = {name: value for name, value in vars(one).items() if name in ("report", "digest", "scorer")}
+    vars(again).update(computed)
+    return again
 
 
 @dataclass(frozen=True)
@@ -114,6 +125,8 @@ class State:
         Whether an earlier state was kept on purpose.
     environment
         Where it was computed: what bits depend on.
+    aggregate_files
+        The names of files that hold parts of `aggregate`, in the store it was read from or written to.
     aggregate_facts, seconds
         For people: what the aggregation said of itself, and how long each stage took, to estimate the next time by.
     """
@@ -127,6 +140,7 @@ class State:
     environment: Mapping[str, object]
     inherited: bool = False
     kept_old: bool = False
+    aggregate_files: Mapping[str, str] = field(default_factory=dict)
     aggregate_facts: Mapping[str, object] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
 

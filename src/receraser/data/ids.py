@@ -92,6 +92,13 @@ class IdMap:
         # Python orders str by code point, which for valid text is the order of the UTF-8 bytes.
         self.ids: tuple[str, ...] = tuple(sorted(set(ids)))
 
+    @classmethod
+    def ascending(cls, ids: Iterable[str]) -> IdMap:
+        """Make one of ids that are in order already, each once: some of another map's, say."""
+        made = cls(())
+        made.ids = tuple(ids)
+        return made
+
     @cached_property
     def _index(self) -> dict[str, int]:
         return {name: position for position, name in enumerate(self.ids)}

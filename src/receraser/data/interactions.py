@@ -203,10 +203,27 @@ class Interactions:
 
     def take(self, rows: NDArray[np.bool_] | NDArray[np.integer]) -> Interactions:
         """Return the table of some of the rows, with vocabularies of its own."""
+        if rows.dtype == np.bool_:
+            return self._kept(rows)
         times = None if self.timestamps is None else self.timestamps[rows]
         return Interactions.from_indices(
             self.users.ids, self.items.ids, self.user_index[rows], self.item_index[rows], times
         )
+
+    def _kept(self, rows: NDArray[np.generic]) -> Interactions:
+        """Return the rows that a mask says; they are in canonical order as they are, so nothing is sorted."""
+        columns = []
+        for ids, index in ((self.users, self.user_index), (self.items, self.item_index)):
+            kept = index[rows]
+            used = _used(kept, len(ids))
+            if used.all():
+                columns.append((ids, kept))
+                continue
+            number = np.cumsum(used, dtype=np.int32) - np.int32(1)
+            columns.append((IdMap.ascending(ids.take(np.flatnonzero(used))), number[kept]))
+        (users, user_index), (items, item_index) = columns
+        times = None if self.timestamps is None else self.timestamps[rows]
+        return Interactions(users, items, user_index, item_index, times)
 
     def without(self, other: Interactions) -> Interactions:
         """Return the rows that are not among the rows of `other`."""

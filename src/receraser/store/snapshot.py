@@ -7,7 +7,7 @@ shard that has not changed keep their names and are not written again. The whole
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from receraser.config import EngineConfig, check_parts
 from receraser.data.interactions import Interactions
 from receraser.errors import StoreError, UsageError
 from receraser.partition.partition import Partition, Shard
-from receraser.state import FittedShard, State
+from receraser.state import FittedShard, State, rebooked
 from receraser.store.directory import DirectoryStore, version_of
 from receraser.store.encoding import (
     decode_landmarks,
@@ -49,9 +49,12 @@ class Snapshot:
     version: str = ""
 
 
-def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool = False) -> None:
-    """Publish a snapshot as the content of a store, whose lock is held; what was there is destroyed, or kept."""
-    state = replace(snapshot.state, kept_old=keep_old and store.exists())
+def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool = False) -> State:
+    """Publish a snapshot as the content of a store, whose lock is held; what was there is destroyed, or kept.
+
+    Files that lie there already are not written again. Returns the state, which knows its files now.
+    """
+    state = rebooked(snapshot.state, kept_old=keep_old and store.exists())
     sizes: dict[str, int] = {}
 
     def put(data: bytes) -> str:
@@ -59,17 +62,23 @@ def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool 
         sizes[name] = len(data)
         return name
 
-    shards = []
+    shards, written = [], []
     for one in state.shards:
-        files = _kept_files(store, one, sizes)
+        files = _kept_files(store, one.files, sizes)
         if files is None:
             files = {
                 "train": put(encode_rows(one.shard.train)),
                 "valid": None if one.shard.valid is None else put(encode_rows(one.shard.valid)),
                 "weights": put(encode_tensors(one.model.state())),
             }
+        written.append(rebooked(one, files=files))
         report = vars(one.report)
         shards.append({**report, "files": dict(files), "facts": dict(one.facts), "seconds": one.seconds})
+    aggregate: dict[str, str] = {}
+    for name in sorted(state.aggregate):
+        known = {name: state.aggregate_files[name]} if name in state.aggregate_files else None
+        kept = _kept_files(store, known, sizes)
+        aggregate[name] = str(kept[name]) if kept else put(encode_tensors({name: state.aggregate[name]}))
     landmarks = state.partition.landmarks
     store.commit(
         {
@@ -80,10 +89,7 @@ def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool 
             "pseudonyms": {"key_check": snapshot.key_check, "public_key": snapshot.public_key},
             "shards": shards,
             "landmarks": None if landmarks is None else put(encode_landmarks(landmarks)),
-            "aggregate": {
-                "files": {name: put(encode_tensors({name: state.aggregate[name]})) for name in sorted(state.aggregate)},
-                "facts": dict(state.aggregate_facts),
-            },
+            "aggregate": {"files": aggregate, "facts": dict(state.aggregate_facts)},
             "titles": put(encode_titles(snapshot.titles)) if snapshot.titles else None,
             "environment": dict(state.environment),
             "seconds": dict(state.seconds),
@@ -91,18 +97,21 @@ def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool 
         },
         keep_old=keep_old,
     )
+    return rebooked(state, shards=written, aggregate_files=aggregate)
 
 
-def _kept_files(store: DirectoryStore, one: FittedShard, sizes: dict[str, int]) -> Mapping[str, str | None] | None:
-    """Return the files of a shard that lie in this store already and are intact; None where they do not."""
-    if one.files is None:
+def _kept_files(
+    store: DirectoryStore, files: Mapping[str, str | None] | None, sizes: dict[str, int]
+) -> Mapping[str, str | None] | None:
+    """Return files that lie in this store already and are intact; None where they do not."""
+    if files is None:
         return None
     try:
-        found = {name: len(store.get(name)) for name in one.files.values() if name is not None}
+        found = {name: len(store.get(name)) for name in files.values() if name is not None}
     except StoreError:  # another store than the one it was read from, or damaged since
         return None
     sizes.update(found)
-    return one.files
+    return files
 
 
 def read_snapshot(store: DirectoryStore) -> Snapshot:
@@ -161,6 +170,7 @@ def _snapshot(store: DirectoryStore, manifest: Mapping[str, object]) -> Snapshot
         inherited=_typed(manifest, "inherited", bool),
         kept_old=manifest["previous"] is not None and bool(_typed(manifest, "previous", dict)),
         aggregate_facts=_typed(aggregate, "facts", dict),
+        aggregate_files=_typed(aggregate, "files", dict),
         seconds=_typed(manifest, "seconds", dict),
     )
     if unread:
