@@ -59,10 +59,10 @@ DENSE: Mapping[str, Mapping[str, Sequence[float]]] = {
 SPARSE: Mapping[str, Mapping[str, Sequence[float]]] = {
     "gram": {
         "rank": (128,),
-        "user_power": (0.5, 0.75),
+        "user_power": (0.75,),
         "item_power": (0.25, 0.35, 0.45),
-        "missing_weight": (0.02, 0.05),
-        "regularization": (0.002, 0.005, 0.01),
+        "missing_weight": (0.0, 0.05),
+        "regularization": (0.003, 0.01),
     },
     "graphfilter": {"rank": (256, 512), "low_pass_weight": (0.1, 0.3)},
 }

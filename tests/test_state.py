@@ -120,6 +120,7 @@ def test_no_two_changes_look_alike() -> None:
         {"inherited": True},
         {"kept_old": True},
         {"aggregate_facts": {}},
+        {"aggregate_files": {"weights": "x"}},
         {"seconds": {}},
         {"shards": [replace(one, facts={}, seconds=9.0, files={"train": "x"}) for one in STATE.shards]},
     ],
@@ -132,7 +133,7 @@ def test_what_is_only_told_does_not(changes: dict[str, Any]) -> None:
 def test_every_field_is_either_digested_or_only_told() -> None:
     """Whoever adds a field decides on which side it is."""
     digested = {"config", "train", "valid", "partition", "shards", "aggregate"}
-    told = {"environment", "inherited", "kept_old", "aggregate_facts", "seconds"}
+    told = {"environment", "inherited", "kept_old", "aggregate_facts", "aggregate_files", "seconds"}
     assert {spec.name for spec in dataclasses.fields(State)} == digested | told
 
 
@@ -196,7 +197,7 @@ def test_a_fitted_shard_is_a_model_of_its_rows() -> None:
     assert one.model.users_ == one.shard.train.users
     assert one.model.items_ == one.shard.train.items
     assert one.model.name == "wmf"
-    assert one.model.dim == 2
+    assert one.model.hyperparameters()["dim"] == 2
 
 
 def test_the_scorer_is_the_submodels_put_together() -> None:
@@ -207,7 +208,8 @@ def test_the_scorer_is_the_submodels_put_together() -> None:
     expected = torch.zeros((6, 4))
     for one in STATE.shards[:2]:
         rows = STATE.train.users.indices(one.model.users_)
-        expected[rows] += 97.0 * torch.from_numpy(one.model.user_vectors_ @ one.model.item_vectors_.T)
+        p, q = (torch.from_numpy(one.model.state()[name]) for name in ("user_vectors", "item_vectors"))
+        expected[rows] += 97.0 * (p @ q.T)
     assert torch.allclose(scorer.scores(people), expected)
 
 

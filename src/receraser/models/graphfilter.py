@@ -59,7 +59,7 @@ class GraphFilter(AdditiveModel):
 
     rank: int = 256
     low_pass_weight: float = 0.3
-    n_steps: int = 8
+    n_steps: int = 12
 
     def __post_init__(self) -> None:
         settings.check(self, at_least_one=("rank", "n_steps"))
