@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from receraser import settings
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
-from receraser.errors import UsageError
 from receraser.fingerprint import Tensors
 from receraser.models.additive import AdditiveModel, Solved
 from receraser.models.factors import one_torch_thread
@@ -41,6 +40,7 @@ from receraser.training.least_squares import polished
 
 __all__ = ["Gram"]
 
+_PENALTY = 0.09  # by default, for each unit of missing weight
 _STEPS = 8  # of the eigen-solver, with half as many columns as there are directions
 
 
@@ -55,8 +55,9 @@ class Gram(AdditiveModel):
     user_power, item_power
         b and a above: how much long lists and popular items are held back.
     missing_weight, regularization
-        Of the fold-in (`training.least_squares`). A missing_weight of 0 stands for the square root of the share of all
-        pairs that are rows: sparse data wants a smaller one. A function of the rows at hand, taken anew at every fit.
+        Of the fold-in (`training.least_squares`). A missing_weight of 0 stands for w, the square root of the share of
+        all pairs that are rows, and a regularization of 0 for 0.09 w: sparse data wants less of both. Functions of the
+        rows at hand, taken anew at every fit.
     polish
         So many alternating sweeps over all rows afterwards: a WMF that was merely started here. A forget is then a
         refit, for the sweeps pass over everybody.
@@ -72,18 +73,16 @@ class Gram(AdditiveModel):
 
     name: ClassVar[str] = "gram"
 
-    rank: int = 64
+    rank: int = 128
     user_power: float = 0.75
     item_power: float = 0.35
     missing_weight: float = 0.0
-    regularization: float = 0.015
+    regularization: float = 0.0
     polish: int = 0
     pairs_per_row: float = 4.0
 
     def __post_init__(self) -> None:
         settings.check(self, at_least_one=("rank",))
-        if self.regularization == 0:
-            raise UsageError("gram: regularization is 0; expected more, or a user's vector is not determined")
 
     def sums(self, rows: Interactions) -> Tensors | None:
         """Return the sums over pairs of items, and how many rows each item has."""
@@ -116,7 +115,7 @@ class Gram(AdditiveModel):
         matrix.data = weights[rows.user_index] * self._scale(_item_counts(rows))[rows.item_index]
         vectors, facts = self._vectors(sparse_gram(matrix), rows.items, seed)
         if self.polish:
-            weight, penalty = self._missing_weight(rows), self.regularization
+            weight, penalty = self._weights(rows)
             with one_torch_thread():
                 vectors = polished(vectors, rows, self.polish, missing_weight=weight, regularization=penalty)
         return {"item_vectors": vectors}, facts
@@ -134,12 +133,13 @@ class Gram(AdditiveModel):
 
     def _make_scorer(self, rows: Interactions, state: Tensors) -> Scorer:
         vectors = np.asarray(state["item_vectors"], dtype=np.float32)
-        return FoldedScorer(rows.items, vectors, self._missing_weight(rows), self.regularization)
+        return FoldedScorer(rows.items, vectors, *self._weights(rows))
 
-    def _missing_weight(self, rows: Interactions) -> float:
-        if self.missing_weight or not len(rows):
-            return self.missing_weight
-        return float(np.sqrt(len(rows) / (len(rows.users) * len(rows.items))))
+    def _weights(self, rows: Interactions) -> tuple[float, float]:
+        """Return the missing weight and the regularization."""
+        share = len(rows) / max(1, len(rows.users) * len(rows.items))
+        weight = float(np.sqrt(share))
+        return self.missing_weight or weight, self.regularization or _PENALTY * weight
 
 
 def _item_counts(rows: Interactions) -> NDArray[np.int64]:
