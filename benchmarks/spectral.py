@@ -22,7 +22,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,60 +53,75 @@ def compared(name: str, found: Evaluation, full: Evaluation) -> dict[str, object
     return row
 
 
-def measure(
-    data: Dataset, model: str, shards: Sequence[int], seeds: int, args: argparse.Namespace
-) -> dict[str, object]:
-    """Fit, compare and time."""
+def measure(data: Dataset, model: str, args: argparse.Namespace) -> None:
+    """Fit, compare and time; seeds that are in the result file already are kept."""
     import torch
 
+    from receraser.execution.local import LocalExecutor
+
+    path = args.out / f"spectral-{data.name}-{model}.json"
+    runs = json.loads(path.read_text())["runs"] if path.exists() else []
+    options = f"--shards {' '.join(str(k) for k in args.shards)} --seeds {args.seeds} --device {args.device}"
+    options += f" --forgets {args.forgets}" + " --attention" * args.attention + " --plain" * args.plain
+    with LocalExecutor(2 if args.device == "cuda" else None) as executor:
+        for seed in range(args.seeds):
+            if any(run["seed"] == seed for run in runs):
+                continue
+            found, about = one_seed(data, model, seed, args, executor)
+            runs += found
+            result = {
+                "dataset": data.name,
+                "model": model,
+                **about,
+                "command": f"{COMMAND} --dataset {data.name} --models {model} {options}",
+                "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+                "hardware": torch.cuda.get_device_name() if args.device == "cuda" else f"CPU, {os.cpu_count()} cores",
+                "runs": runs,
+            }
+            path.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def one_seed(
+    data: Dataset, model: str, seed: int, args: argparse.Namespace, executor: LocalExecutor
+) -> tuple[list[dict[str, object]], dict[str, object]]:
+    """Return the rows of one seed, and the settings of everything."""
     from receraser.config import resolve
     from receraser.engine import Engine
-    from receraser.execution.local import LocalExecutor
     from receraser.models.registry import make_factor_model
 
-    device = args.device
     train, valid, test = data.full, None if data.refits else data.valid, data.test
-    preset = dataclasses.replace(config_of(f"{model}-{data.name}", model), device=device)
+    preset = dataclasses.replace(config_of(f"{model}-{data.name}", model), device=args.device, seed=seed)
     runs: list[dict[str, object]] = []
 
-    def keep(row: dict[str, object], seed: int) -> None:
+    def keep(row: dict[str, object]) -> None:
         runs.append(row | {"seed": seed})
         print(f"{data.name} {model} seed {seed} {_short(row)}", file=sys.stderr, flush=True)
 
-    with LocalExecutor(2 if device == "cuda" else None) as executor:
-        for seed in range(seeds):
-            retrain = Engine.from_config(dataclasses.replace(preset, seed=seed), executor=executor)
-            retrain.fit(train, valid=valid)
-            full, fit_seconds = retrain.evaluate(test, at=(20,)), retrain.seconds["submodels"]
-            keep(compared("retrain", full, full) | {"fit": fit_seconds}, seed)
-            for k in shards:
-                chosen = config_of(f"spectral-{model}-{data.name}", model, preset)
-                config = dataclasses.replace(chosen, method="spectral", shards=k, seed=seed, device=device)
-                engine = Engine.from_config(config, executor=executor).fit(train, valid=valid)
-                row = compared(f"K={k}", engine.evaluate(test, at=(20,)), full)
-                row |= {"fit": sum(engine.seconds.values()), "gap": engine.aggregate_facts["gap"]}
-                row |= {"balance": round(engine.balance, 3), "digest": engine.digest}
-                if args.forgets:
-                    row |= forget_seconds(engine, train, executor, args.forgets)
-                keep(row, seed)
-                if k == shards[0] or not args.attention:
-                    for name, found in on_the_same(engine, resolve(config), executor, data, attention=args.attention):
-                        keep(compared(f"K={k}, {name}", found, full), seed)
-            base = make_factor_model(model, retrain.config.hyperparameters)
-            keep(compared("control: random vectors, 1 sweep", swept(train, test, seed, base), full), seed)
-    counts = " ".join(str(k) for k in shards)
-    options = f"--shards {counts} --seeds {seeds} --device {device} --forgets {args.forgets}"
-    return {
-        "dataset": data.name,
-        "model": model,
+    retrain = Engine.from_config(preset, executor=executor).fit(train, valid=valid)
+    full = retrain.evaluate(test, at=(20,))
+    keep(compared("retrain", full, full) | {"fit": retrain.seconds["submodels"]})
+    for k in args.shards:
+        chosen = config_of(f"spectral-{model}-{data.name}", model, preset)
+        config = dataclasses.replace(chosen, method="spectral", shards=k, seed=seed, device=args.device)
+        engine = Engine.from_config(config, executor=executor).fit(train, valid=valid)
+        row = compared(f"K={k}", engine.evaluate(test, at=(20,)), full)
+        row |= {"fit": sum(engine.seconds.values()), "gap": engine.aggregate_facts["gap"]}
+        row |= {"balance": round(engine.balance, 3), "digest": engine.digest}
+        if args.forgets:
+            row |= forget_seconds(engine, train, executor, args.forgets)
+        keep(row)
+        if seed == 0 and not args.plain:
+            for name, found in on_the_same(engine, resolve(config), executor, data, attention=args.attention):
+                keep(compared(f"K={k}, {name}", found, full))
+    if not args.plain:
+        base = make_factor_model(model, retrain.config.hyperparameters)
+        keep(compared("control: random vectors, 1 sweep", swept(train, test, seed, base), full))
+    about: dict[str, object] = {
         "hyperparameters": dict(retrain.config.hyperparameters),
         "submodels": dict(engine.config.hyperparameters),
         "aggregation_settings": dict(engine.config.aggregation_settings),
-        "command": f"{COMMAND} --dataset {data.name} --models {model} {options}{' --attention' * args.attention}",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "hardware": torch.cuda.get_device_name() if device == "cuda" else f"CPU, {os.cpu_count()} cores",
-        "runs": runs,
     }
+    return runs, about
 
 
 def config_of(preset: str, model: str, otherwise: EngineConfig | None = None) -> EngineConfig:
@@ -254,15 +269,14 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--forgets", type=int, default=FORGOTTEN, help="users to time a forget with")
     parser.add_argument("--attention", action="store_true", help="fit attention on the same submodels too")
+    parser.add_argument("--plain", action="store_true", help="leave out the other merges and the control")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--report", action="store_true")
     args = parser.parse_args()
     if args.data is not None:
         data = load(args.data, args.dataset)
         for model in args.models:
-            result = measure(data, model, args.shards, args.seeds, args)
-            path = args.out / f"spectral-{args.dataset}-{model}.json"
-            path.write_text(json.dumps(result, indent=1) + "\n")
+            measure(data, model, args)
     if args.report:
         (args.out / "spectral.md").write_text(report(args.out))
 

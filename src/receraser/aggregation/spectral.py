@@ -150,12 +150,17 @@ class Spectral:
         return _voting(q, model.item_counts_) if merge == "consensus" else q
 
     def _scaled(self, vectors: Matrix, base: FactorModel) -> Matrix:
-        """Return the items' vectors, given U S: U S^(1/2), or for a consensus U S with a mean squared length of 1."""
-        if self._merge_of(base) == "consensus":
-            size = np.sqrt((vectors**2).sum() / max(len(vectors), 1))
-            return vectors / (size if size > 0 else 1.0)
-        lengths = np.sqrt((vectors**2).sum(axis=0))
-        return np.asarray(vectors / np.sqrt(np.where(lengths > 0, lengths, 1.0)))
+        """Return the items' vectors, given U S: U S^(1/2), or for a consensus U S.
+
+        Where lengths mean nothing (a consensus, pairwise submodels) they are brought to a mean square of 1.
+        """
+        if self._merge_of(base) != "consensus":
+            lengths = np.sqrt((vectors**2).sum(axis=0))
+            vectors = vectors / np.sqrt(np.where(lengths > 0, lengths, 1.0))
+            if not base.pairwise:
+                return vectors
+        size = np.sqrt((vectors**2).sum() / max(len(vectors), 1))
+        return np.asarray(vectors / (size if size > 0 else 1.0))
 
     def _weights(self, base: FactorModel) -> tuple[float, float]:
         if self.missing_weight or self.regularization:
