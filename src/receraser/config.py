@@ -67,7 +67,7 @@ class EngineConfig:
     """What a fit depends on besides the rows. Empty or zero: by the method (`resolve`)."""
 
     method: str = ""
-    model: str = "wmf"
+    model: str = ""
     partition: str = ""
     aggregation: str = ""
     shards: int = 0
@@ -163,7 +163,10 @@ def _part(config: EngineConfig, what: str) -> settings.Part:
 
 
 def combined(config: EngineConfig) -> EngineConfig:
-    """Fill in partition, aggregation and number of shards by the method, or by each other."""
+    """Fill in partition, aggregation and number of shards by the method, or by each other, and the model by these.
+
+    Without anything said it is gram, which needs no shards; in shards it is wmf (docs/decisions/0007-defaults.md).
+    """
     partition, aggregation = config.partition, config.aggregation
     if config.method and config.method != CUSTOM:
         method = find_method(config.method)
@@ -180,9 +183,10 @@ def combined(config: EngineConfig) -> EngineConfig:
             f"{shards} shards were asked for, but the method retrain is one shard; choose another method, "
             "as in --method receraser"
         )
-    if config.model in ADDITIVE_NAMES and (partition, aggregation) != ("whole", "alone"):
+    model = config.model or ("gram" if (partition, aggregation) == ("whole", "alone") else "wmf")
+    if model in ADDITIVE_NAMES and (partition, aggregation) != ("whole", "alone"):
         raise UsageError(
-            f"the model {config.model} is a function of sums over users and forgets exactly without shards; it goes "
+            f"the model {model} is a function of sums over users and forgets exactly without shards; it goes "
             f"with --method retrain, not with {partition} shards and {aggregation}; models for shards are wmf, bpr and "
             "lightgcn"
         )
@@ -196,7 +200,7 @@ def combined(config: EngineConfig) -> EngineConfig:
             f"the aggregation spectral merges what shards of users know about items, and the partition {partition} "
             "keeps no user together; choose hash or ubp, or another aggregation"
         )
-    return dataclasses.replace(config, partition=partition, aggregation=aggregation, shards=shards)
+    return dataclasses.replace(config, model=model, partition=partition, aggregation=aggregation, shards=shards)
 
 
 # Where a configuration keeps the settings of its parts: the part, and what it is called in `--set PART.KEY=VALUE`.

@@ -36,7 +36,6 @@ from receraser.errors import KeyMismatchError, StoreError, UsageError
 from receraser.evaluation import Evaluation, evaluate
 from receraser.fitting import Fitting
 from receraser.keys import PUBLIC_KEY
-from receraser.models.wmf import WMF
 from receraser.partition.partition import Embeddings, Partition
 from receraser.partition.registry import PARTITIONS
 from receraser.protocols import Aggregator, Executor, Model, Partitioner, Progress
@@ -65,7 +64,7 @@ class Engine:
     Parameters
     ----------
     model
-        The base model, with its hyperparameters; unfitted. By default `WMF()`.
+        The model, with its hyperparameters; unfitted. By default `Gram()`, or `WMF()` where there are shards.
     method
         A preset: which partition and which aggregation (`receraser.methods`). By default "retrain".
     partitioner, aggregator
@@ -82,7 +81,7 @@ class Engine:
     Examples
     --------
     >>> rows = Interactions.from_pairs([("u1", "a"), ("u1", "b"), ("u2", "a"), ("u2", "b"), ("u2", "c"), ("u3", "c")])
-    >>> engine = Engine(model=WMF(dim=4), seed=7).fit(rows)
+    >>> engine = Engine(seed=7).fit(rows)
     >>> [one.item for one in engine.recommend(users=["u1"], k=2)["u1"]]
     ['c']
     >>> engine.forget(users=["u2"]).rows_removed
@@ -101,14 +100,13 @@ class Engine:
         key: bytes | None = PUBLIC_KEY,
         executor: Executor | None = None,
     ) -> None:
-        chosen = model if model is not None else WMF()
-        own = chosen.hyperparameters()
-        device = str(own.pop("device", "auto"))
+        own = {} if model is None else model.hyperparameters()
+        device = str(own.pop("device", "cpu"))
         if partitioner is not None and shards not in (0, partitioner.n_shards):
             raise UsageError(f"{shards} shards were asked for, but the partitioner makes {partitioner.n_shards}")
         self.config = EngineConfig(
             method=method,
-            model=chosen.name,
+            model="" if model is None else model.name,
             partition="" if partitioner is None else partitioner.name,
             aggregation="" if aggregator is None else aggregator.name,
             shards=shards or (0 if partitioner is None else partitioner.n_shards),
@@ -450,7 +448,7 @@ class Engine:
         >>> import tempfile
         >>> rows = Interactions.from_pairs([("u1", "a"), ("u1", "b"), ("u2", "a"), ("u3", "c")])
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Engine(model=WMF(dim=4)).fit(rows).save(folder)
+        ...     Engine().fit(rows).save(folder)
         ...     with Engine.changing(folder) as engine:
         ...         gone = engine.forget(users=["u1"]).rows_removed
         ...     gone, Engine.load(folder).knows("u1")

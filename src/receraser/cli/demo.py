@@ -29,7 +29,7 @@ __all__ = ["demo"]
 
 _SEED = 7
 _SHARDS = 8
-_EPOCHS = (20, 8)  # of the submodels, of the aggregation
+_EPOCHS = 20  # of the submodels
 _FRIENDS = 5  # of their circle, whose lists are compared
 _LIST = 8  # films shown
 _PICTURE = "receraser-demo.png"  # in the current folder, where no other was named
@@ -86,7 +86,9 @@ def _tell(folder: Path, picture: Path, as_json: bool) -> None:
     story = _cast(world)
 
     with LocalExecutor() as executor:
-        say(f"2. Fit: BPR in {_SHARDS} shards of similar people (ubp), put together by attention, in worker processes.")
+        say(
+            f"2. Fit: BPR in {_SHARDS} shards by a keyed hash of the user, merged by an SVD (spectral), in worker processes."
+        )
         engine = _fit(world, parts, executor)
         engine.save(store)
         before = _moment(engine, parts, world)
@@ -118,8 +120,10 @@ def _tell(folder: Path, picture: Path, as_json: bool) -> None:
         print_json(_document(story, before, after, report) | more)
     else:
         _print_numbers(before, after)
-    say(f"   Level {after.level}: every weight is that of a fresh fit, given the shard of each row. Shards were made")
-    say("   while the person was there; `receraser rebuild` makes them anew, and --partition hash has no need to.")
+    say(
+        f"   Level {after.level}: everything is that of a fresh fit, the shard of each row too (a hash looks at no data), and"
+    )
+    say("   what was there before is destroyed.")
     say(f"   A picture of it: {picture}")
     if not same:
         raise typer.Exit(1)
@@ -138,18 +142,11 @@ def _cast(world: FilmWorld) -> _Story:
 
 
 def _fit(world: FilmWorld, parts: Split, executor: LocalExecutor) -> Engine:
-    from receraser.aggregation.attention import Attention
     from receraser.engine import Engine
     from receraser.models.bpr import BPR
-    from receraser.partition.balanced import UBP
 
-    engine = Engine(
-        model=BPR(dim=32, n_epochs=_EPOCHS[0]),
-        partitioner=UBP(n_shards=_SHARDS, dim=32),
-        aggregator=Attention(n_epochs=_EPOCHS[1], batch_size=4096, learning_rate=0.01),
-        seed=_SEED,
-        executor=executor,
-    )
+    model = BPR(dim=32, n_epochs=_EPOCHS)
+    engine = Engine(model=model, method="spectral", shards=_SHARDS, seed=_SEED, executor=executor)
     engine.titles = world.titles
     with Bar("starting workers") as bar:
         engine.fit(parts.train, valid=parts.valid, progress=bar.update)

@@ -100,7 +100,7 @@ def fit(
     """Fit a model on interactions and publish it as a store."""
     from receraser.cli.hints import hints
     from receraser.cli.reading import describe, read_embeddings_for, read_for
-    from receraser.config import ADDITIVE_NAMES, resolve
+    from receraser.config import ADDITIVE_NAMES, combined, resolve
     from receraser.data.readers import read_titles
     from receraser.store.directory import DirectoryStore
 
@@ -114,8 +114,9 @@ def fit(
         raise UsageError("--shards 0: expected at least 1")
     with Bar("preparing"):
         base = _chosen(config, method=method, model=model, partition=partition, aggregation=aggregation)
-        whose = "" if base.model in ADDITIVE_NAMES else "aggregation."
-        given = {"dim": dim, f"{whose}rank": rank, f"{whose}polish": polish}
+        given = {"dim": dim, "aggregation.rank": rank, "aggregation.polish": polish}
+        if combined(base).model in ADDITIVE_NAMES:  # no submodels, nothing to put together: all of it is the model's
+            given = {"rank": dim if rank is None else rank, "polish": polish}
         overrides = options.pairs(settings) | {key: str(value) for key, value in given.items() if value is not None}
         if embeddings is not None:
             overrides |= {"partition.embeddings": "file"}
@@ -220,7 +221,7 @@ def _chosen(
             base, method=method, partition="", aggregation="", shards=0, partition_settings={}, aggregation_settings={}
         )
     parts = combined(dataclasses.replace(base, shards=0))
-    if model is not None and model != base.model:  # the aggregation's were chosen for the other model too
+    if model is not None and model != parts.model:  # the aggregation's were chosen for the other model too
         base = dataclasses.replace(base, model=model, hyperparameters={}, aggregation_settings={})
     if partition is not None:  # named, even if the method's: what else is named may change which method that is
         kept = base.partition_settings if partition == parts.partition else {}
