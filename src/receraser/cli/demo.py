@@ -86,9 +86,7 @@ def _tell(folder: Path, picture: Path, as_json: bool) -> None:
     story = _cast(world)
 
     with LocalExecutor() as executor:
-        say(
-            f"2. Fit: BPR in {_SHARDS} shards by a keyed hash of the user, merged by an SVD (spectral), in worker processes."
-        )
+        say(f"2. Fit: BPR in {_SHARDS} shards by a keyed hash of the user, merged by an SVD (the method spectral).")
         engine = _fit(world, parts, executor)
         engine.save(store)
         before = _moment(engine, parts, world)
@@ -120,10 +118,8 @@ def _tell(folder: Path, picture: Path, as_json: bool) -> None:
         print_json(_document(story, before, after, report) | more)
     else:
         _print_numbers(before, after)
-    say(
-        f"   Level {after.level}: everything is that of a fresh fit, the shard of each row too (a hash looks at no data), and"
-    )
-    say("   what was there before is destroyed.")
+    say(f"   Level {after.level}: everything is that of a fresh fit, the shard of each row too (a hash looks at no data),")
+    say("   and what was there before is destroyed.")
     say(f"   A picture of it: {picture}")
     if not same:
         raise typer.Exit(1)
