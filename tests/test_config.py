@@ -10,6 +10,7 @@ import pytest
 from receraser import settings
 from receraser.aggregation.registry import AGGREGATIONS
 from receraser.config import (
+    ADDITIVE_NAMES,
     MODEL_NAMES,
     EngineConfig,
     check_parts,
@@ -21,7 +22,7 @@ from receraser.config import (
 )
 from receraser.errors import UsageError
 from receraser.methods import METHODS
-from receraser.models.registry import MODELS, make_model
+from receraser.models.registry import FACTOR_MODELS, MODELS, make_model
 from receraser.models.wmf import WMF
 from receraser.partition.registry import PARTITIONS
 
@@ -33,6 +34,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_the_names_of_the_models_are_those_of_the_registry() -> None:
     assert sorted(MODEL_NAMES) == sorted(MODELS)
+    assert set(ADDITIVE_NAMES) == set(MODELS) - set(FACTOR_MODELS)
 
 
 def test_a_file_is_read(file: Path) -> None:
@@ -131,8 +133,9 @@ def test_a_preset_is_complete_and_right(name: str) -> None:
 
 
 def test_there_are_presets_for_every_model() -> None:
+    presets = [load_config(name) for name in preset_names()]
     for method in ("retrain", "receraser"):
-        assert {one.model for one in map(load_config, preset_names()) if one.method == method} == set(MODELS)
+        assert {one.model for one in presets if one.method == method} >= set(FACTOR_MODELS)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -146,6 +149,19 @@ def test_resolving_fills_in_the_models_own_defaults(name: str) -> None:
 
 def test_resolving_settles_the_device() -> None:
     assert resolve(EngineConfig(device="auto")).device in ("cpu", "cuda")
+
+
+@pytest.mark.parametrize("name", ADDITIVE_NAMES)
+def test_a_model_of_sums_computes_on_the_cpu_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even where there is a GPU."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert resolve(EngineConfig(device="auto")).device == "cuda"
+    assert resolve(EngineConfig(model=name, device="auto")).device == "cpu"
+    assert resolve(EngineConfig(model=name, device="cpu")).device == "cpu"
+    with pytest.raises(UsageError, match=f"the model {name} computes on the CPU; leave --device out"):
+        resolve(EngineConfig(model=name, device="cuda"))
+    with pytest.raises(UsageError, match="unknown device 'gpu'"):
+        resolve(EngineConfig(model=name, device="gpu"))
 
 
 # ---------------------------------------------------------------------- method, partition, aggregation, shards
@@ -238,6 +254,27 @@ def test_what_does_not_go_together_is_refused(given: dict[str, Any], message: st
     with pytest.raises(UsageError, match=re.escape(message)) as caught:
         resolve(EngineConfig(device="cpu", **given))
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("model", ADDITIVE_NAMES)
+def test_a_model_of_sums_takes_no_shards(model: str) -> None:
+    """It goes with retrain and with nothing else, whatever the combination is called."""
+    found = resolve(EngineConfig(model=model))
+    assert (found.method, found.partition, found.aggregation, found.shards) == ("retrain", "whole", "alone", 1)
+    assert resolve(EngineConfig(model=model, partition="whole", aggregation="alone", shards=1)) == found
+    combinations = {(partition, aggregation) for partition in ("", *PARTITIONS) for aggregation in ("", *AGGREGATIONS)}
+    refused: list[dict[str, Any]] = [{"method": name} for name in METHODS if name != "retrain"]
+    refused += [
+        {"partition": partition, "aggregation": aggregation}
+        for partition, aggregation in combinations
+        if partition not in ("", "whole") or aggregation not in ("", "alone")
+    ]
+    for given in refused:
+        with pytest.raises(UsageError, match=f"the model {model} is .* it goes with --method retrain") as caught:
+            resolve(EngineConfig(model=model, **given))
+        assert caught.value.exit_code == 2
+    with pytest.raises(UsageError, match="3 shards were asked for"):
+        resolve(EngineConfig(model=model, shards=3))
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -46,6 +46,8 @@ def test_the_readme_recommends_and_forgets(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_commands_of_the_readme_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a film world of fewer people."""
+    monkeypatch.setattr("receraser.data.films.N_USERS", 200)
     monkeypatch.chdir(tmp_path)
     commands = [
         shlex.split(line, comments=True)

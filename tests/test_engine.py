@@ -239,11 +239,6 @@ def test_the_digest_depends_on_nothing_but_content(fitted: Engine, world: World,
     assert Engine.load(tmp_path / "s").digest == fitted.digest
 
 
-def test_the_digest_is_the_same_with_more_workers(fitted: Engine, world: World) -> None:
-    with LocalExecutor(n_workers=2, threads=2) as executor:
-        assert made(executor).fit(world.train).digest == fitted.digest
-
-
 def test_whatever_a_fit_depends_on_changes_the_digest(worker: LocalExecutor, world: World, fitted: Engine) -> None:
     rows = list(world.train.pairs())
     digests = {

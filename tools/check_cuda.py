@@ -28,7 +28,7 @@ from receraser.engine import Engine
 from receraser.evaluation import RankingTask, evaluate
 from receraser.execution.local import LocalExecutor
 from receraser.fingerprint import of_tensors
-from receraser.models.registry import make_model
+from receraser.models.registry import make_factor_model, make_model
 from receraser.partition.hashed import Hashed
 from receraser.ranking import top_k
 from receraser.training.batches import Triples
@@ -132,7 +132,7 @@ def check_evaluation() -> str:
     model = make_model("wmf", {"dim": 32, "device": "cuda"}).fit(train, seed=1)
     there = evaluate(model, train, test)
     assert model.scores(Histories.of(train.users.ids[:1], train, model.items_)).is_cuda
-    copy = make_model("wmf", {"dim": 32}).load_state(model.users_, model.items_, model.state())
+    copy = make_factor_model("wmf", {"dim": 32}).load_state(model.users_, model.items_, model.state())
     here = evaluate(copy, train, test)
     worst = max(abs(there.metrics[name] - here.metrics[name]) for name in here.metrics)
     assert worst < 1e-3, worst  # two scores that differ in the last bit may change places

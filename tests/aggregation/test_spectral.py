@@ -88,6 +88,36 @@ def test_the_basis_that_a_submodel_chose_does_not_matter() -> None:
     np.testing.assert_allclose(after @ after.T, before @ before.T, atol=1e-4)
 
 
+def test_in_a_consensus_every_shard_votes_for_its_directions_with_equal_weight() -> None:
+    """Louder or turned, a shard has the same vote; where all say the same, it is what one of them says."""
+    parts = submodels(3)
+    before = items_of(parts, merge="consensus")
+    assert (before.astype(float) ** 2).sum() / len(before) == pytest.approx(1.0, rel=1e-5)
+    rotation, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))
+    state = {"user_vectors": parts[1].user_vectors_, "item_vectors": (30 * parts[1].item_vectors_ @ rotation)}
+    louder = WMF(dim=4).load_state(parts[1].users_, parts[1].items_, state, item_counts=parts[1].item_counts_)
+    after = items_of([parts[0], louder, parts[2]], merge="consensus")
+    np.testing.assert_allclose(after @ after.T, before @ before.T, atol=1e-4)
+    alike, once = (items_of(chosen, merge="consensus", rank=4) for chosen in ([parts[0]] * 3, parts[:1]))
+    np.testing.assert_allclose(alike @ alike.T, once @ once.T, atol=1e-5)
+
+
+def test_what_a_merge_is_by_default_depends_on_the_loss() -> None:
+    for base, expected in ((WMF(dim=4), "concat"), (BPR(dim=4, n_epochs=2), "consensus")):
+        parts = submodels(2, base)
+        assert np.array_equal(items_of(parts, merge="auto"), items_of(parts, merge=expected))
+        assert not np.allclose(items_of(parts, merge="auto"), items_of(parts, merge="product"))
+
+
+def test_a_consensus_needs_to_know_how_rare_items_are() -> None:
+    (model,) = submodels(1)
+    bare = WMF(dim=4).load_state(model.users_, model.items_, model.state())
+    with pytest.raises(ValueError, match="restore the submodel with its rows"):
+        items_of([bare], merge="consensus")
+    restored = WMF(dim=4).restore(ROWS, model.state())
+    assert np.array_equal(items_of([restored], merge="consensus"), items_of([model], merge="consensus"))
+
+
 def test_a_narrow_tree_keeps_the_most_important() -> None:
     parts = submodels(8)
     wide, narrow = (items_of(parts, width=width).astype(float) for width in (64, 4))

@@ -46,7 +46,7 @@ def test_the_document(cli: Cli, store: Path, data: Path, kind: str, worker: Loca
     assert (done.code, done.err) == (0, "")
     found = done.json
     assert list(found) == [
-        "digest", "level", "rows_added", "rows_held", "valid_rows_moved", "shards_retrained", "seconds",
+        "digest", "level", "rows_added", "rows_held", "valid_rows_moved", "shards_retrained", "path", "seconds",
         "estimated_seconds", "data",
     ]  # fmt: skip
     engine = Engine.load(store)
@@ -81,7 +81,7 @@ def test_what_people_see(cli: Cli, store: Path, data: Path, kind: str) -> None:
     assert (done.code, done.out) == (0, "")
     lines = done.err.splitlines()
     assert lines[0] == "1 row held already"
-    assert lines[-2].startswith("added 5 rows; retrained ")
+    assert lines[-2].startswith("added 5 rows, by re")
     assert lines[-1].startswith(f"published in {store}, digest {Engine.load(store).digest[:16]}..., level ")
 
 
@@ -102,13 +102,13 @@ def test_dry_run(cli: Cli, store: Path, data: Path) -> None:
     before = content(store)
     done = cli("add", data, "--store", store, "--dry-run")
     assert (done.code, done.out) == (0, "")
-    assert done.err.splitlines()[-1].startswith("would add 5 rows and retrain ")
+    assert done.err.splitlines()[-1].startswith("would add 5 rows, by re")
     assert done.err.splitlines()[-1].endswith(" s by the last fit")
     would = cli("add", data, "--store", store, "--dry-run", "--json").json
     assert next(iter(would)) == "dry_run"
     assert content(store) == before
     did = cli("add", data, "--store", store, "--json").json
-    for key in ("rows_added", "rows_held", "valid_rows_moved", "shards_retrained"):
+    for key in ("rows_added", "rows_held", "valid_rows_moved", "shards_retrained", "path"):
         assert would[key] == did[key]
 
 

@@ -231,7 +231,10 @@ def test_dry_run_changes_nothing(cli: Cli, files: Files, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--model", "wmff"], "unknown model 'wmff': did you mean 'wmf'? (known: bpr, lightgcn, wmf)"),
+        (
+            ["--model", "wmff"],
+            "unknown model 'wmff': did you mean 'wmf'? (known: bpr, ease, gram, gr",
+        ),
         (["--method", "retrian"], "unknown method 'retrian': did you mean 'retrain'?"),
         (["--partition", "upb"], "unknown partition 'upb': did you mean 'ubp'?"),
         (["--aggregation", "meen"], "unknown aggregation 'meen': did you mean 'mean'?"),
@@ -261,6 +264,15 @@ def test_dry_run_changes_nothing(cli: Cli, files: Files, tmp_path: Path) -> None
         (["--set", "dim"], "--set 'dim': expected KEY=VALUE, as in --set dim=32"),
         (["--set", "=3"], "--set '=3': expected KEY=VALUE, as in --set dim=32"),
         (["--config", "nothing.toml"], "no configuration file 'nothing.toml', and no preset of that name"),
+        (["--model", "gram", "--method", "sisa"], "the model gram is a function of sums over users"),
+        (
+            ["--model", "ease", "--partition", "hash"],
+            "goes with --method retrain, not with hash shards and spectral",
+        ),
+        (["--model", "graphfilter", "--aggregation", "mean"], "not with random shards and mean"),
+        (["--model", "gram", "--device", "cuda"], "the model gram computes on the CPU; leave --device out"),
+        (["--model", "gram", "--dim", "4"], "the model gram has no setting 'dim'"),
+        (["--model", "ease", "--rank", "4"], "the model ease has no setting 'rank'"),
         (["--valid", "nothing.csv"], "nothing.csv: there is no such file"),
         (["--items", "nothing.csv"], "nothing.csv: there is no such file"),
         (["--columns", "user"], "--columns: 'user' is not ROLE=NAME"),

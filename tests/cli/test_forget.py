@@ -7,6 +7,7 @@ import pytest
 
 from receraser.data.ids import pseudonyms
 from receraser.data.interactions import Interactions
+from receraser.data.readers import write_csv
 from receraser.engine import Engine
 from receraser.execution.local import LocalExecutor
 from receraser.keys import PUBLIC_KEY
@@ -15,7 +16,9 @@ from tests.cli.conftest import Cli, Files
 from tests.cli.sharded import INDEPENDENT, SHARDS, WORLD, content, fitted, make_stores, said_to_be_computed_elsewhere
 
 ROWS = list(WORLD.train.pairs())
-THE_KEYS = ["digest", "level", "rows_removed", "valid_rows_removed", "shards_retrained", "certificate", "seconds"]
+THE_KEYS = [
+    "digest", "level", "rows_removed", "valid_rows_removed", "shards_retrained", "path", "certificate", "seconds"
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +78,7 @@ def test_the_document(cli: Cli, store: Path, worker: LocalExecutor) -> None:
     assert isinstance(shards, list)
     assert len(shards) == 1
     assert shards[0] in range(SHARDS)
+    assert found["path"] == "shards"
     seconds = found["seconds"]
     assert isinstance(seconds, dict)
     assert list(seconds) == ["read", "partition", "submodels", "aggregate", "publish", "total"]
@@ -140,7 +144,10 @@ def test_what_people_see(cli: Cli, store: Path) -> None:
     engine = Engine.load(store)
     rows = len(ROWS) - len(survivors(users=("u03",), items=("i04",)))
     valid = len([pair for pair in WORLD.held_out.pairs() if pair[0] == "u03" or pair[1] == "i04"])
-    assert lines[6] == f"forgot {rows} rows and {valid} validation rows; retrained 4 of 4 shards (0, 1, 2, 3)"
+    assert lines[6] == (
+        f"forgot {rows} rows and {valid} validation rows, by refitting 4 of 4 shards (0, 1, 2, 3): most of them are "
+        "touched, which costs about what a new fit costs"
+    )
     assert lines[7] == "of 1 user and 1 item nothing is left"
     assert lines[8] == f"published in {store}, digest {engine.digest[:16]}..., level L3"
 
@@ -166,6 +173,20 @@ def test_everything_and_then_more(cli: Cli, store: Path, files: Files) -> None:
     assert cli("inspect", "--store", store).code == 0
     added = cli("add", files.train, "--store", store, "--json")
     assert (added.code, added.json["rows_added"]) == (0, len(ROWS))
+
+
+def test_a_model_of_sums(cli: Cli, files: Files, tmp_path: Path) -> None:
+    """A store holds no sums, so the model is fitted again; the digest is that of a fresh fit of the survivors."""
+    fit = ("--model", "gram", "--rank", 3, "--json")
+    fitted = cli("fit", files.train, "--store", tmp_path / "s", *fit)
+    assert (fitted.code, fitted.json["method"], fitted.json["model"]) == (0, "retrain", "gram")
+    done = cli("forget", "--store", tmp_path / "s", "--user", "u03")
+    assert done.code == 0
+    assert "forgot 8 rows and 0 validation rows, by fitting the model again" in done.err.splitlines()
+    left = cli("forget", "--store", tmp_path / "s", "--interaction", "u00,i00", "--json").json
+    assert (left["rows_removed"], left["path"], left["level"]) == (1, "refit", "L3")
+    write_csv(tmp_path / "left.csv", survivors(users=("u03",), pairs=(("u00", "i00"),)))
+    assert cli("fit", tmp_path / "left.csv", "--store", tmp_path / "t", *fit).json["digest"] == left["digest"]
 
 
 # ---------------------------------------------------------------------- nothing to do
@@ -246,10 +267,11 @@ def test_dry_run(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None
     done = cli("forget", "--store", store, "--user", "u03", "--dry-run")
     assert (done.code, done.out) == (0, "")
     (line,) = done.err.splitlines()
-    assert line.startswith("would forget 8 rows and 2 validation rows and retrain ")
+    assert line.startswith("would forget 8 rows and 2 validation rows, by refitting 4 of 4 shards (0, 1, 2, 3): most")
     assert line.endswith(" s by the last fit")
     found = cli("forget", "--store", store, "--user", "u03", "--user", "nobody", "--dry-run", "--json").json
-    assert list(found)[:8] == ["dry_run", *THE_KEYS]
+    assert list(found)[:9] == ["dry_run", *THE_KEYS]
+    assert found["path"] == "refit"
     assert (found["dry_run"], found["rows_removed"], found["valid_rows_removed"]) == (True, 8, 2)
     assert found["digest"] == Engine.load(store).digest
     assert found["shards_retrained"] == shards_of("u03", Engine.load(store))
@@ -261,7 +283,7 @@ def test_dry_run(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_dry_run_foretells_what_happens(cli: Cli, store: Path) -> None:
     ask = ("forget", "--store", store, "--user", "u03", "--item", "i04", "--json")
     would, did = cli(*ask, "--dry-run").json, cli(*ask).json
-    for key in ("rows_removed", "valid_rows_removed", "shards_retrained", "users_left_empty", "items_left_empty"):
+    for key in (*THE_KEYS[2:6], "users_left_empty", "items_left_empty"):
         assert would[key] == did[key]
 
 

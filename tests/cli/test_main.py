@@ -114,7 +114,7 @@ def test_shell_completion() -> None:
 
     assert completed("receraser in") == ["inspect"]
     assert completed("receraser fit --rep") == ["--replace"]
-    assert sorted(completed("receraser fit --model ")) == ["bpr", "lightgcn", "wmf"]
+    assert sorted(completed("receraser fit --model ")) == sorted(MODEL_NAMES)
 
 
 # ---------------------------------------------------------------------- exit codes
@@ -198,29 +198,28 @@ def test_a_real_process(files: Files) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_whoever_reads_may_leave_early(files: Files) -> None:
-    script = f"{sys.executable} -m receraser inspect --store '{files.store}' --json | head -n 1"
+def test_whoever_reads_may_leave_early() -> None:
+    script = f"{sys.executable} -m receraser data list --json | head -n 1"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("{\n", "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-def test_output_that_cannot_be_written(files: Files) -> None:
+def test_output_that_cannot_be_written() -> None:
     for extra in ([], ["--json"]):
-        command = [sys.executable, "-m", "receraser", "inspect", "--store", str(files.store), *extra]
+        command = [sys.executable, "-m", "receraser", "data", "list", *extra]
         with Path("/dev/full").open("w") as full:
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
         assert (done.returncode, done.stderr) == (1, "error: the output: No space left on device\n")
 
 
 def test_closed_streams(files: Files) -> None:
-    command = f"{sys.executable} -m receraser recommend --store '{files.store}' --user nobody"
-    done = subprocess.run(["bash", "-c", f"{command} --json 2>&-"], capture_output=True, text=True, check=False)
+    command = f"{sys.executable} -m receraser"
+    nobody = f"{command} recommend --store '{files.store}' --user nobody --json 2>&-"
+    done = subprocess.run(["bash", "-c", nobody], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert json.loads(done.stdout) == {"recommendations": {"nobody": []}}
-    done = subprocess.run(
-        ["bash", "-c", f"{command.replace('nobody', 'u00')} >&-"], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(["bash", "-c", f"{command} data list >&-"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 

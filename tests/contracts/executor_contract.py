@@ -18,10 +18,13 @@ from receraser.execution.task import (
     partition_task,
     placement_task,
     submodel_task,
+    sums_task,
 )
 from receraser.execution.toys import toy_submodel
+from receraser.models.ease import EASE
 from receraser.models.factors import FactorModel
-from receraser.models.registry import make_model
+from receraser.models.gram import Gram
+from receraser.models.registry import make_factor_model
 from receraser.partition.hashed import Random
 from receraser.partition.partition import Embeddings, Landmarks, Partition
 from receraser.protocols import Executor
@@ -33,7 +36,7 @@ QUICK: dict[str, object] = {"dim": 5, "n_epochs": 4, "validate_every": 2, "batch
 @cache
 def tasks() -> list[Task]:
     """Tasks of every kind, of several models, sizes and seeds; some have no rows at all."""
-    return [*submodels(), *partitions(), *placements(), *aggregations()]
+    return [*submodels(), *sums(), *partitions(), *placements(), *aggregations()]
 
 
 def submodels() -> list[Task]:
@@ -46,6 +49,16 @@ def submodels() -> list[Task]:
         submodel_task("bpr", QUICK, 5, Interactions.empty()),
         submodel_task("wmf", {"dim": 5, "n_sweeps": 2}, 2, world.train, world.held_out),
     ]
+
+
+def sums() -> list[Task]:
+    world = checkerboard()
+    made: list[Task] = []
+    for rows in (world.train, Interactions.empty()):
+        gram, ease = Gram(rank=4).sums(rows), EASE().sums(rows)
+        assert gram is not None
+        made += [sums_task("gram", {"rank": 4}, 1, rows.items, gram), sums_task("ease", {}, 1, rows.items, ease)]
+    return made
 
 
 def vectors(rows: Interactions, dim: int = 3) -> Embeddings:
@@ -88,7 +101,7 @@ def halves(model: str, rows: Interactions) -> list[FactorModel]:
     for shard in Random(n_shards=2).assign(rows, valid=None, seed=1).shards(rows, None):
         given = vectors(shard.train, 4)
         state = {"user_vectors": given.user_vectors, "item_vectors": given.item_vectors}
-        submodels.append(make_model(model, {"dim": 4}).load_state(given.users, given.items, state))
+        submodels.append(make_factor_model(model, {"dim": 4}).load_state(given.users, given.items, state))
     return submodels
 
 
@@ -128,12 +141,14 @@ class ExecutorContract:
         assert len(set(digests(results))) == len(results)
 
     def test_every_kind_of_task_is_computed(self, executor: Executor) -> None:
-        assert {task.kind for task in tasks()} == {"submodel", "partition", "placement", "aggregation"}
+        assert {task.kind for task in tasks()} == {"submodel", "sums", "partition", "placement", "aggregation"}
         for task, result in zip(tasks(), executor.run(tasks()), strict=True):
             if task.kind == "partition":
                 assert result.arrays["train"].shape == (len(task.tables["train"]),)
                 assert ("valid" in result.arrays) == ("valid" in task.tables)
                 assert len(result.ids["landmarks"]) == len(result.arrays["vectors"])
+            elif task.kind == "sums":
+                assert [len(array) for array in result.arrays.values()] == [len(task.ids["items"])]
             elif task.kind == "placement":
                 assert result.arrays["shards"].shape == (len(task.tables["newcomers"]),)
             elif task.kind == "aggregation":

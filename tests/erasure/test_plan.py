@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from receraser.data.interactions import Interactions
-from receraser.erasure.plan import estimated_seconds, plan
+from receraser.erasure.plan import (
+    DOWNDATE,
+    NOTHING,
+    REFIT,
+    SHARDS,
+    cheapest,
+    estimated_seconds,
+    plan,
+    share_of_pairs,
+)
 from receraser.erasure.request import ForgetRequest
 from receraser.partition.partition import Partition
 
@@ -123,6 +132,42 @@ def test_a_plan_is_what_sets_say(
 def test_other_tables_than_those_partitioned_are_refused(partition: Partition, valid: Interactions | None) -> None:
     with pytest.raises(ValueError, match="not the tables that were partitioned"):
         plan(ForgetRequest.of(["u"]), TRAIN, valid, partition)
+
+
+# ---------------------------------------------------------------------- the path
+
+
+@pytest.mark.parametrize(
+    ("affected", "n_shards", "share", "expected"),
+    [
+        (0, 32, None, NOTHING),
+        (0, 1, 0.0, NOTHING),
+        (1, 32, None, SHARDS),
+        (16, 32, None, SHARDS),
+        (17, 32, None, REFIT),
+        (32, 32, None, REFIT),
+        (2, 3, None, REFIT),
+        (1, 2, None, SHARDS),
+        (1, 1, None, REFIT),
+        (1, 1, 0.0, DOWNDATE),
+        (1, 1, 0.49, DOWNDATE),
+        (1, 1, 0.5, REFIT),
+        (1, 1, 1.0, REFIT),
+    ],
+)
+def test_the_cheapest_path(affected: int, n_shards: int, share: float | None, expected: str) -> None:
+    """To take half of the sums away and to add what is left costs what it costs to take them all anew."""
+    assert cheapest(range(affected), n_shards, share) == expected
+
+
+@given(st.sets(PAIRS), st.data())
+def test_the_share_of_pairs_is_what_sets_say(pairs: set[tuple[str, str]], data: st.DataObject) -> None:
+    rows = Interactions.from_pairs(pairs)
+    touched = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
+    users = {user for (user, _), gone in zip(rows.pairs(), touched, strict=True) if gone}
+    together = [(user, one, other) for user, one in pairs for name, other in pairs if name == user]
+    of_users = sum(user in users for user, _, _ in together)
+    assert share_of_pairs(rows, np.array(touched, dtype=bool)) == (of_users / len(together) if together else 0.0)
 
 
 # ---------------------------------------------------------------------- the time

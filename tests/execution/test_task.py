@@ -16,8 +16,11 @@ from receraser.execution.task import (
     placement_task,
     run_task,
     submodel_task,
+    sums_task,
 )
 from receraser.models.bpr import BPR
+from receraser.models.ease import EASE
+from receraser.models.gram import Gram
 from receraser.models.wmf import WMF
 from receraser.partition.balanced import IBP, UBP, InBP
 from receraser.partition.graph import BEKM, BLPA
@@ -44,6 +47,24 @@ def test_a_task_is_a_fit() -> None:
     assert result.facts == model.facts()
     assert result.seconds > 0
     assert told == [("epochs", epoch, 4) for epoch in (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize("model", [Gram(rank=4), EASE(regularization=2.0)], ids=lambda model: str(model.name))
+def test_a_solve_from_sums_is_a_fit_of_the_rows(model: Gram | EASE) -> None:
+    """Of whoever has the sums; over there nothing else is known."""
+    world = checkerboard()
+    sums = model.sums(world.train)
+    assert sums is not None
+    task = sums_task(model.name, model.hyperparameters(), 3, world.train.items, sums)
+    result = run_task(task)
+    fitted = replace(model).fit(world.train, valid=world.held_out, seed=3)
+    assert fingerprint.of_tensors(result.arrays) == fingerprint.of_tensors(fitted.state())
+    assert result.facts == fitted.facts()
+    assert (task.tables, result.ids) == ({}, {})
+    over_there = run_task(submodel_task(model.name, model.hyperparameters(), 3, world.train, world.held_out))
+    assert digest(over_there) == digest(result)
+    with pytest.raises(AssertionError):
+        run_task(sums_task("wmf", {}, 3, world.train.items, sums))
 
 
 def test_everything_in_a_task_matters() -> None:

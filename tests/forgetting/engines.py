@@ -7,6 +7,7 @@ engine's `forget`, so it does not share their mistakes.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,16 +18,18 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load
 
-from receraser.config import EngineConfig
+from receraser import fingerprint
+from receraser.config import ADDITIVE_NAMES, EngineConfig
 from receraser.data.ids import IdMap, pseudonyms
 from receraser.data.interactions import Histories, Interactions
 from receraser.engine import Engine, ForgetReport
 from receraser.erasure.request import ForgetRequest
 from receraser.execution.messages import pack_result, pack_task, unpack_result, unpack_task
 from receraser.execution.task import Result, Task, run_task
+from receraser.fingerprint import Tensors
 from receraser.keys import PUBLIC_KEY
 from receraser.methods import METHODS
-from receraser.models.registry import MODELS
+from receraser.models.registry import FACTOR_MODELS
 from receraser.partition.partition import Landmarks, Partition
 from receraser.partition.registry import PARTITIONS
 from receraser.protocols import Executor, Progress
@@ -103,6 +106,9 @@ _SHORT: Mapping[str, Mapping[str, object]] = {
     "wmf": {"dim": 4, "n_sweeps": 2},
     "bpr": {"dim": 4, "n_epochs": 3, "batch_size": 8, "n_negatives": 2, "validate_every": 1, "patience": 1},
     "lightgcn": {"dim": 4, "n_epochs": 3, "batch_size": 8, "n_layers": 2, "validate_every": 1, "patience": 1},
+    "gram": {"rank": 3},
+    "ease": {"regularization": 2.0},
+    "graphfilter": {"rank": 4, "n_steps": 3},
 }
 _LEARNED: Mapping[str, object] = {"n_epochs": 2, "batch_size": 16, "user_batch_size": 4, "patience": 1}
 _AGGREGATIONS: Mapping[str, Mapping[str, object]] = {
@@ -132,6 +138,15 @@ class Combination:
     def remembers_data(self) -> bool:
         return PARTITIONS[self.partition].remembers_data
 
+    def keeps_sums(self, rows: Iterable[Pair]) -> bool:
+        """Whether it is a model of sums that keeps them, for these rows."""
+        if self.model != "gram":
+            return self.model == "ease"
+        items = [item for _, item in rows]
+        n_pairs = len(set(items)) * (len(set(items)) + 1) / 2
+        most = float(str(self.hyperparameters.get("pairs_per_row", 4.0)))
+        return "polish" not in self.hyperparameters and n_pairs <= most * len(items)
+
     def config(self, seed: int = SEED) -> EngineConfig:
         clustered = self.remembers_data and self.partition != "blpa"
         return EngineConfig(
@@ -150,10 +165,15 @@ class Combination:
         return Engine.from_config(self.config(seed), executor=executor or Here())
 
 
+OF_SUMS = {model: Combination("whole", "alone", model) for model in ADDITIVE_NAMES}
 EVERY_METHOD = [
-    Combination(method.partition, method.aggregation, model) for method in METHODS.values() for model in MODELS
+    Combination(method.partition, method.aggregation, model) for method in METHODS.values() for model in FACTOR_MODELS
 ]
+EVERY_METHOD += OF_SUMS.values()
 MORE = [
+    Combination("whole", "alone", "gram", hyperparameters={"pairs_per_row": 0.0}),
+    Combination("whole", "alone", "gram", hyperparameters={"pairs_per_row": 1.5}),  # sums that come and go
+    Combination("whole", "alone", "gram", hyperparameters={"polish": 1}),
     Combination("hash", "mean", "wmf"),
     Combination("hash", "static", "lightgcn", shards=2),
     Combination("hash", "attention", "bpr", shards=4),
@@ -175,6 +195,7 @@ COMBINATIONS = EVERY_METHOD + MORE
 
 ONE_OF_EACH_PARTITION = [
     Combination("whole", "alone", "wmf"),
+    Combination("whole", "alone", "gram"),
     Combination("hash", "static", "wmf"),
     Combination("random", "attention", "wmf"),
     Combination("ubp", "attention", "wmf"),
@@ -204,6 +225,11 @@ class Book:
     ----------
     engine
         Just fitted, on these rows.
+
+    Attributes
+    ----------
+    sums
+        Whether sums of these rows are at hand; an engine that was loaded has none.
     """
 
     def __init__(
@@ -218,6 +244,7 @@ class Book:
                 pair: of_valid[pseudonym(pair[0]), pair[1]] for pair in valid if pair not in self.train
             }  # fmt: skip
         self.changed = False
+        self.sums = combination.keeps_sums(self.train)
         marks = state_of(engine).partition.landmarks
         self._anchors = None if marks is None else marks.anchors
         self._marks = {} if marks is None else dict(zip(marks.ids, marks.vectors, strict=True))
@@ -240,6 +267,8 @@ class Book:
             [one for one in request.items if one not in {item for _, item in everything}],
             [one for one in request.interactions if one not in everything],
         )
+        affected = tuple(sorted({*gone[0].values(), *gone[1].values()}))
+        path = self._path(affected, gone[0])
         self.train = {pair: shard for pair, shard in self.train.items() if pair not in gone[0]}
         if self.valid is not None:
             self.valid = {pair: shard for pair, shard in self.valid.items() if pair not in gone[1]}
@@ -249,15 +278,33 @@ class Book:
         if self._anchors is not None:  # a shard without rows has none
             held = set(self.train.values())
             self._anchors = np.array([one if k in held else one + np.inf for k, one in enumerate(self._anchors)])
-        self.changed |= bool(gone[0] or gone[1])
+        self._note(affected)
         return {
             "rows_removed": len(gone[0]),
             "valid_rows_removed": len(gone[1]),
-            "shards_retrained": tuple(sorted({*gone[0].values(), *gone[1].values()})),
+            "shards_retrained": affected,
+            "path": path,
             "unknown": unknown,
             "users_left_empty": len(users_before - users),
             "items_left_empty": len(items_before - items),
         }
+
+    def _path(self, affected: Sequence[int], touched: Iterable[Pair]) -> str:
+        """What a report calls the way; `touched` rows are among those of the table as it is."""
+        if not affected:
+            return "nothing"
+        rows_of_user = Counter(user for user, _ in self.train)
+        everybody = sum(n * n for n in rows_of_user.values())
+        some = sum(rows_of_user[user] ** 2 for user in {user for user, _ in touched})
+        if self.sums and (2 * some < everybody or not everybody):
+            return "downdate"
+        return "refit" if 2 * len(affected) > self._combination.config().shards else "shards"
+
+    def _note(self, affected: Sequence[int]) -> None:
+        """Something has changed, or nothing has."""
+        if affected:
+            self.changed = True
+            self.sums = self._combination.keeps_sums(self.train)
 
     def _sides(self) -> tuple[set[str], set[str]]:
         return {user for user, _ in self.train}, {item for _, item in self.train}
@@ -273,12 +320,15 @@ class Book:
         if self.valid is not None:
             moved = {pair: shard for pair, shard in self.valid.items() if pair in new}
             self.valid = {pair: shard for pair, shard in self.valid.items() if pair not in new}
-        self.changed |= bool(new)
+        affected = tuple(sorted({*placed.values(), *moved.values()}))
+        path = self._path(affected, new)
+        self._note(affected)
         return {
             "rows_added": len(new),
             "rows_held": len(given) - len(new),
             "valid_rows_moved": len(moved),
-            "shards_retrained": tuple(sorted({*placed.values(), *moved.values()})),
+            "shards_retrained": affected,
+            "path": path,
         }
 
     def fresh(self, executor: Executor | None = None) -> Engine:
@@ -351,8 +401,14 @@ def differences(one: Engine, other: Engine) -> list[str]:
         "items": one.items == other.items,
         "configuration": one.config == other.config,
         "scores": torch.equal(scores(one), scores(other)),
+        "sums": len({fingerprint.of_tensors(own) for own in (sums_of(one), sums_of(other)) if own is not None}) < 2,
     }
     return [name for name, same in found.items() if not same]
+
+
+def sums_of(engine: Engine) -> Tensors | None:
+    """The sums that are at hand."""
+    return state_of(engine).shards[0].sums
 
 
 def told(report: ForgetReport) -> Mapping[str, object]:

@@ -56,6 +56,7 @@ def nothing_happens(engine: Engine, request: ForgetRequest) -> None:
         "rows_removed": 0,
         "valid_rows_removed": 0,
         "shards_retrained": (),
+        "path": "nothing",
         "unknown": request,
         "users_left_empty": 0,
         "items_left_empty": 0,
@@ -164,8 +165,8 @@ def test_a_dry_run_says_it_all_and_does_nothing(combination: Combination) -> Non
 def test_rows_held_already_are_not_added_again() -> None:
     engine, _ = fitted(DRIVEN)
     before = state_of(engine)
-    assert engine.add(WORLD.train) == AddReport(0, len(WORLD.train), 0, (), 0.0)
-    assert engine.add(Interactions.empty()) == AddReport(0, 0, 0, (), 0.0)
+    assert engine.add(WORLD.train) == AddReport(0, len(WORLD.train), 0, (), "nothing", 0.0)
+    assert engine.add(Interactions.empty()) == AddReport(0, 0, 0, (), "nothing", 0.0)
     assert state_of(engine) is before
 
 
@@ -228,8 +229,11 @@ def test_an_item_that_is_called_like_somebodys_pseudonym(combination: Combinatio
         assert (called in engine.items, engine.knows("u02")) == (bool(request.users), bool(request.items))
 
 
-@pytest.mark.parametrize("combination", COMBINATIONS, ids=str)
-@pytest.mark.parametrize("valid", [True, False], ids=["valid", "no valid"])
+@pytest.mark.parametrize(
+    ("combination", "valid"),
+    [*((one, True) for one in COMBINATIONS), *((one, False) for one in ONE_OF_EACH_PARTITION)],
+    ids=lambda one: str(one) if isinstance(one, Combination) else "valid" if one else "no valid",
+)
 def test_everything(combination: Combination, valid: bool, tmp_path: Path) -> None:
     """A valid store of no rows is left: it opens, recommends nothing, exports, fits again, takes rows in, rebuilds."""
     engine, book = fitted(combination, valid=valid)

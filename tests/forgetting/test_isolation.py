@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from receraser.data.interactions import Interactions
 from receraser.engine import Engine
-from receraser.models.registry import MODELS
+from receraser.models.registry import FACTOR_MODELS
 from receraser.partition.partition import Partition
 from receraser.state import ShardReport
 from receraser.store.directory import DirectoryStore
@@ -41,7 +41,7 @@ def report(model: str, train: Assigned, valid: Assigned) -> list[ShardReport]:
     return engine._fit(train_rows, valid_rows, partition, None, None).shards
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", FACTOR_MODELS)
 @given(one=assigned, other=assigned, own_valid=assigned, other_valid=assigned, shard=st.integers(0, SHARDS - 1))
 @settings(max_examples=25)
 def test_whatever_the_other_shards_hold(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,15 +23,20 @@ from receraser.erasure.plan import Plan
 from receraser.erasure.plan import plan as plan_as_it_is
 from receraser.erasure.request import ForgetRequest
 from receraser.fitting import Fitting
+from receraser.models.factors import FactorModel
 from receraser.models.factors import initial_vectors as vectors_as_they_are
 from receraser.partition.partition import Landmarks, Partition, Shard
 from receraser.seeds import derive as derive_as_it_is
 from receraser.state import FittedShard, State
+from receraser.training.counts import Pairs, user_weights
+from receraser.training.counts import _moved as moved_as_it_is
+from receraser.training.kernels import on_cpu
+from receraser.training.krylov import draw_block as block_as_it_is
 from tests.contracts.worlds import blocks
-from tests.forgetting.engines import Book, Combination, Here, differences, state_of
+from tests.forgetting.engines import OF_SUMS, Book, Combination, Here, differences, state_of
 
 WORLD = blocks(14, 12, 2)
-TRAIN = Interactions.from_pairs([*WORLD.train.pairs(), ("u03", "rare")])
+TRAIN = Interactions.from_pairs([*WORLD.train.pairs(), ("u03", "exotic")])  # before all others
 HELD_OUT = WORLD.held_out
 
 Patch = pytest.MonkeyPatch
@@ -39,12 +45,17 @@ Mutate = Callable[[State, Callable[[], State]], State]
 
 def around_a_change(patch: Patch, mutate: Mutate) -> None:
     """Let `mutate(old state, retrain)` make the new state."""
-    original = Engine._changed
+    original = Fitting.changed
 
-    def changed(self: Engine, fitting: Fitting, change: Change) -> State:
-        return mutate(self._state(), lambda: original(self, fitting, change))
+    def changed(self: Fitting, state: State, change: Change, path: str) -> State:
+        return mutate(state, lambda: original(self, state, change, path))
 
-    patch.setattr(Engine, "_changed", changed)
+    patch.setattr(Fitting, "changed", changed)
+
+
+def vectors_of(one: FittedShard) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    assert isinstance(one.model, FactorModel)
+    return one.model.user_vectors_, one.model.item_vectors_
 
 
 def the_aggregation_is_not_fitted_again(patch: Patch) -> None:
@@ -58,9 +69,11 @@ def an_affected_shard_keeps_its_submodel(patch: Patch) -> None:
 
     def cut(own: FittedShard, old: FittedShard) -> FittedShard:
         """The old vectors of who is left: what forgets by deleting from the tables."""
-        users = old.model.user_vectors_[old.model.users_.indices(own.model.users_)]
-        items = old.model.item_vectors_[old.model.items_.indices(own.model.items_)]
-        state = {"user_vectors": users, "item_vectors": items}
+        users, items = vectors_of(old)
+        state = {
+            "user_vectors": users[old.model.users_.indices(own.model.users_)],
+            "item_vectors": items[old.model.items_.indices(own.model.items_)],
+        }
         return FittedShard.of(own.config, own.shard, state, facts=own.facts, seconds=own.seconds)
 
     around_a_change(patch, mutate)
@@ -71,12 +84,9 @@ def submodels_start_from_what_they_knew(patch: Patch) -> None:
 
     def mutate(old: State, retrain: Callable[[], State]) -> State:
         for one in old.shards:
-            known.update(
-                {("user", name): own for name, own in zip(one.model.users_, one.model.user_vectors_, strict=True)}
-            )
-            known.update(
-                {("item", name): own for name, own in zip(one.model.items_, one.model.item_vectors_, strict=True)}
-            )
+            users, items = vectors_of(one)
+            known.update({("user", name): own for name, own in zip(one.model.users_, users, strict=True)})
+            known.update({("item", name): own for name, own in zip(one.model.items_, items, strict=True)})
         new = retrain()
         known.clear()
         return new
@@ -94,13 +104,18 @@ def submodels_start_from_what_they_knew(patch: Patch) -> None:
 def negatives_come_from_all_shards(patch: Patch) -> None:
     """What a shard draws depends on how many items there are elsewhere."""
     everything: list[int] = [0]
-    original = Fitting.state
+    original, original_changed = Fitting.state, Fitting.changed
 
     def state(self: Fitting, train: Interactions, *arguments: object, **named: object) -> State:
         everything[0] = len(train.items)
         return original(self, train, *arguments, **named)  # type: ignore[arg-type]
 
+    def changed(self: Fitting, state: State, change: Change, path: str) -> State:
+        everything[0] = len(change.train.items)
+        return original_changed(self, state, change, path)
+
     patch.setattr(Fitting, "state", state)
+    patch.setattr(Fitting, "changed", changed)
     patch.setattr("receraser.fitting.derive", lambda seed, *path: derive_as_it_is(seed, *path, everything[0]))
 
 
@@ -175,8 +190,58 @@ def the_partition_is_computed_again_from_survivors(patch: Patch) -> None:
     patch.setattr("receraser.engine.without", again)
 
 
+def a_user_keeps_the_weight_they_had(patch: Patch) -> None:
+    """Fewer rows, but the weight of as many as there were."""
+    known: dict[str, int] = {}
+
+    def add(pairs: Pairs, rows: Interactions, items: IdMap, power: float, sign: int) -> None:
+        own = dict(zip(rows.users, user_weights(np.diff(rows.indptr), power).tolist(), strict=True))
+        if sign < 0:
+            known.update(own)
+        weights = np.array([sign * known.get(name, weight) for name, weight in own.items()], dtype=np.int64)
+        on_cpu().add_pairs(rows.indptr, items.indices(rows.items)[rows.item_index], weights, len(items), pairs)
+
+    patch.setattr("receraser.training.counts._add", add)
+
+
+def a_vanished_item_keeps_its_row_in_the_sums(patch: Patch) -> None:
+    """Sums are kept by place: it is the last one that goes."""
+
+    def moved(pairs: Pairs, old: IdMap, new: IdMap) -> Pairs:
+        return moved_as_it_is(pairs, old, IdMap(old.ids[: len(new)]))
+
+    patch.setattr("receraser.training.counts._moved", moved)
+
+
+def the_sums_of_the_superseded_rows_are_used(patch: Patch) -> None:
+    for model in ("gram", "ease"):
+        patch.setattr(f"receraser.models.{model}.recounted", lambda pairs, before, after, power: pairs)
+
+
+def the_eigen_solver_starts_from_what_it_knew(patch: Patch) -> None:
+    known: dict[str, NDArray[np.float64]] = {}
+
+    def mutate(old: State, retrain: Callable[[], State]) -> State:
+        (one,) = old.shards
+        (vectors,) = one.model.state().values()
+        known.update(zip(one.model.items_, vectors.astype(np.float64), strict=True))
+        new = retrain()
+        known.clear()
+        return new
+
+    def draw_block(ids: IdMap, width: int, seed: int) -> NDArray[np.float64]:
+        block = block_as_it_is(ids, width, seed)
+        for row, name in enumerate(ids):
+            block[row] = known.get(name, block[row])[:width]
+        return block
+
+    around_a_change(patch, mutate)
+    for model in ("gram", "graphfilter"):
+        patch.setattr(f"receraser.models.{model}.draw_block", draw_block)
+
+
 WHOLE_USER = ForgetRequest.of(users=["u03"])
-RARE_ITEM = ForgetRequest.of(items=["rare"])
+RARE_ITEM = ForgetRequest.of(items=["exotic"])
 USER_AND_ITEM = ForgetRequest.of(["u03"], ["i04"])
 SINGLE_ROWS = ForgetRequest.of(interactions=[*list(HELD_OUT.pairs())[:3], ("u00", "i00")])
 
@@ -198,6 +263,14 @@ MUTATIONS: list[tuple[Callable[[Patch], None], Combination, ForgetRequest]] = [
     (landmarks_keep_what_has_vanished, Combination("ibp", "mean", "wmf"), USER_AND_ITEM),
     (landmarks_keep_what_has_vanished, Combination("blpa", "mean", "wmf"), USER_AND_ITEM),
     (the_partition_is_computed_again_from_survivors, Combination("inbp", "mean", "wmf"), WHOLE_USER),
+    (a_user_keeps_the_weight_they_had, OF_SUMS["gram"], SINGLE_ROWS),
+    (a_vanished_item_keeps_its_row_in_the_sums, OF_SUMS["gram"], RARE_ITEM),
+    (a_vanished_item_keeps_its_row_in_the_sums, OF_SUMS["ease"], RARE_ITEM),
+    (the_sums_of_the_superseded_rows_are_used, OF_SUMS["gram"], WHOLE_USER),
+    (the_sums_of_the_superseded_rows_are_used, OF_SUMS["ease"], SINGLE_ROWS),
+    # with so few directions the solver does not come to the end, so where it sets out from shows
+    (the_eigen_solver_starts_from_what_it_knew, replace(OF_SUMS["gram"], hyperparameters={"rank": 1}), WHOLE_USER),
+    (the_eigen_solver_starts_from_what_it_knew, OF_SUMS["graphfilter"], WHOLE_USER),
 ]
 
 

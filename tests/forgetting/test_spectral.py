@@ -9,12 +9,13 @@ import pytest
 from receraser.aggregation.spectral import Spectral
 from receraser.data.interactions import Interactions
 from receraser.engine import Engine
+from receraser.erasure.request import ForgetRequest
 from receraser.models.bpr import BPR
 from receraser.models.factors import FactorModel
 from receraser.models.wmf import WMF
 from receraser.partition.hashed import Hashed
 from tests.contracts.worlds import blocks
-from tests.forgetting.engines import Here
+from tests.forgetting.engines import Book, Combination, Here, Pair, differences, rows_of, state_of, told
 
 WORLD = blocks(40, 21, 3)
 MODELS: dict[str, FactorModel] = {"wmf": WMF(dim=3, n_sweeps=2), "bpr": BPR(dim=3, n_epochs=2, batch_size=16)}
@@ -80,3 +81,51 @@ def test_only_one_path_is_computed_and_written(tmp_path: Path) -> None:
     after = {path.name for path in (tmp_path / "store" / "files").iterdir()}
     # rows and weights of the shard, item vectors, and of two nodes columns and items at most
     assert len(after - before) <= 2 + 1 + 4
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_vanishes_from_a_shard_or_from_all_of_them(model: str) -> None:
+    """One step after the other, each on what the last one left: the tree that was kept is that of a fresh fit."""
+    combination = Combination("hash", "spectral", model, shards=5)
+    held = combination.engine().fit(WORLD.train)
+    book = Book(combination, held, WORLD.train.pairs(), None)
+
+    def step(request: ForgetRequest) -> None:
+        assert told(held.forget_request(request)) == book.forget(request)
+        assert differences(held, book.fresh()) == []
+
+    def of_shard(number: int) -> list[Pair]:
+        return [pair for pair, shard in book.train.items() if shard == number]
+
+    some = of_shard(2)[0][1]
+    step(ForgetRequest.of(interactions=[pair for pair in of_shard(2) if pair[1] == some]))
+    assert some not in state_of(held).shards[2].model.items_
+    assert some in held.items
+    step(ForgetRequest.of(items=[some]))
+    assert some not in held.items
+    gone = of_shard(4)  # it has no neighbour at the bottom of the tree
+    step(ForgetRequest.of(interactions=gone))
+    assert held.shards[4].rows == 0
+    step(ForgetRequest.of(interactions=of_shard(0)))
+    back = gone[:3]
+    assert held.add(rows_of(back)).path == "shards"
+    book.add(back, held)
+    assert differences(held, book.fresh()) == []
+
+
+def test_directions_of_equal_weight_are_cut_alike() -> None:
+    """Everybody has items of their own, and as many: the cut goes through values that differ by rounding alone."""
+    rows = [(f"u{n}", f"i{n}{which}") for n in range(24) for which in "ab"]
+    combination = Combination(
+        "hash", "spectral", "wmf", shards=5, hyperparameters={"dim": 12, "n_sweeps": 20, "cg_steps": 8}
+    )
+    held = combination.engine().fit(rows_of(rows))
+    book = Book(combination, held, rows, None)
+    gaps = []
+    for user in ("u3", "u11", "u20"):
+        request = ForgetRequest.of([user])
+        assert held.forget_request(request).path == "shards"
+        book.forget(request)
+        assert differences(held, book.fresh()) == []
+        gaps.append(held.aggregate_facts["gap"])
+    assert min(float(str(gap)) for gap in gaps) < 1.001

@@ -7,13 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from receraser.data.readers import write_csv
 from receraser.erasure.request import ForgetRequest
 from receraser.execution.local import LocalExecutor
 from tests.contracts.worlds import blocks
-from tests.forgetting.engines import EVERY_METHOD, Book, Combination, Here, differences, rows_of
+from tests.forgetting.engines import EVERY_METHOD, Book, rows_of
 
 ROOT = Path(__file__).parent.parent.parent
 WORLD = blocks(14, 12, 2)
@@ -33,8 +31,9 @@ def test_another_process_with_the_survivors_alone(tmp_path: Path) -> None:
             book.forget(REQUEST)
             engine.add(rows_of(NEW))
             book.add(NEW, engine)
-            engine.forget(items=["i07"])
-            book.forget(ForgetRequest.of(items=["i07"]))
+            for request in (ForgetRequest.of(items=["i07"]), ForgetRequest.of(users=["u05"])):  # of many, and of one
+                engine.forget_request(request)
+                book.forget(request)
             assert engine.digest != before
             own = tmp_path / str(combination)
             engine.export(own / "export")
@@ -52,13 +51,3 @@ def test_another_process_with_the_survivors_alone(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert len(found) == len(EVERY_METHOD)
     assert {name: found[name] for name in expected if found[name] != expected[name]} == {}
-
-
-@pytest.mark.parametrize("combination", EVERY_METHOD, ids=str)
-def test_the_number_of_threads_changes_nothing(combination: Combination) -> None:
-    valid = WORLD.held_out
-    one, two = (combination.engine(Here(threads=threads)).fit(WORLD.train, valid=valid) for threads in (1, 2))
-    assert differences(one, two) == []
-    for engine in (one, two):
-        engine.forget_request(REQUEST)
-    assert differences(one, two) == []

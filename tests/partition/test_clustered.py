@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from receraser.models.registry import make_model
+from receraser.models.registry import make_factor_model
 from receraser.partition.balanced import UBP
 from receraser.partition.clustered import _smallest, capacity
 from receraser.partition.partition import Embeddings
@@ -39,7 +39,7 @@ def test_the_first_anchors_do_not_depend_on_who_else_is_there() -> None:
 def test_pre_training_is_a_fit_of_the_model_to_all_rows(name: str) -> None:
     world = checkerboard()
     chosen = UBP(n_shards=3, dim=4, embeddings=name)
-    model = make_model(name, {"dim": 4}).fit(world.train, valid=world.held_out, seed=derive(5, "pretrain"))
+    model = make_factor_model(name, {"dim": 4}).fit(world.train, valid=world.held_out, seed=derive(5, "pretrain"))
     given = Embeddings(model.users_, model.user_vectors_, model.items_, model.item_vectors_)
     trained = chosen.assign(world.train, valid=world.held_out, seed=5)
     handed = UBP(n_shards=3, embeddings="file").assign(world.train, valid=world.held_out, seed=5, embeddings=given)

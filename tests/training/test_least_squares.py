@@ -5,7 +5,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from receraser.training.least_squares import Problem, fold_in, pad
+from receraser.training.least_squares import Problem, fold_in, pad, polished
 from tests.contracts.worlds import random_rows
 
 CPU = torch.device("cpu")
@@ -85,3 +85,19 @@ def test_a_history_of_nothing_gives_zeros() -> None:
     assert found[1].all()
     nobody = fold_in(np.array([0]), np.empty(0, dtype=np.int64), q, missing_weight=0.3, regularization=0.02)
     assert nobody.shape == (0, 3)
+
+
+# ---------------------------------------------------------------------- sweeps over all rows
+
+
+def test_a_sweep_solves_users_given_items_and_then_items_given_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("receraser.training.least_squares._CG_STEPS", 80)
+    rows = random_rows(20, 30, 0.2, seed=1)
+    r = rows.matrix().toarray().astype(np.float64)
+    start = np.random.default_rng(2).normal(size=(len(rows.items), 5)).astype(np.float32)
+    given, q = start.copy(), start.astype(np.float64)
+    for n_sweeps in (0, 1, 2):
+        found = polished(start, rows, n_sweeps, missing_weight=0.3, regularization=0.02)
+        np.testing.assert_allclose(found, q, atol=1e-4)
+        q = dense(r.T, dense(r, q, 0.3, 0.02), 0.3, 0.02)
+    assert np.array_equal(start, given)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receraser.training.spectrum import leading, square_root
+from receraser.training.spectrum import leading, square_root, whitened
 
 
 @given(st.integers(0, 30), st.integers(1, 9), st.integers(1, 12), st.integers(0, 1000))
@@ -54,3 +54,14 @@ def test_a_square_root_squared(n: int, seed: int) -> None:
     root = square_root(symmetric)
     np.testing.assert_allclose(root, root.T, atol=1e-9)
     np.testing.assert_allclose(root @ root, symmetric, atol=1e-8 * max(1.0, float(np.abs(symmetric).max())))
+
+
+@given(st.integers(0, 12), st.integers(1, 6), st.integers(0, 6), st.integers(0, 1000))
+def test_whitened_columns_span_the_same_with_equal_weight(n: int, width: int, rank: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    columns = generator.normal(size=(n, rank)) @ generator.normal(size=(rank, width))
+    found = whitened(columns)
+    u, values, _ = np.linalg.svd(columns, full_matrices=False)
+    u = u[:, values > 1e-6 * values.max(initial=0.0)]
+    np.testing.assert_allclose(found @ found.T, u @ u.T, atol=1e-6)
+    np.testing.assert_allclose(whitened(1000 * columns), found, atol=1e-6)

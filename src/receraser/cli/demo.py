@@ -118,8 +118,8 @@ def _tell(folder: Path, picture: Path, as_json: bool) -> None:
         print_json(_document(story, before, after, report) | more)
     else:
         _print_numbers(before, after)
-    say(f"   Level {after.level}: everything is that of a fresh fit, the shard of each row too (a hash looks at no data),")
-    say("   and what was there before is destroyed.")
+    say(f"   Level {after.level}: everything is that of a fresh fit, the shard of each row too (a hash looks at")
+    say("   no data), and what was there before is destroyed.")
     say(f"   A picture of it: {picture}")
     if not same:
         raise typer.Exit(1)

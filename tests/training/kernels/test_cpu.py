@@ -90,6 +90,49 @@ def test_cholesky_against_the_plain_version(dim: int) -> None:
     assert not fast[-1].any()
 
 
+# ---------------------------------------------------------------------- sums over pairs of items
+
+
+def triangle(n: int) -> NDArray[np.int64]:
+    return np.zeros(n * (n + 1) // 2, dtype=np.int64)
+
+
+@pytest.mark.parametrize("n_items", [1, 7, 40])
+def test_sums_over_pairs_against_the_plain_version(n_items: int) -> None:
+    rows = random_rows(30, n_items, 0.4, seed=n_items)
+    by_item = rows.matrix().T.tocsr()
+    by_user = rows.indptr, rows.item_index.astype(np.int64)
+    weights = np.random.default_rng(1).integers(-(2**40), 2**40, len(rows.users))
+    x = rows.matrix().toarray().astype(np.int64)
+    expected = (x.T @ (weights[:, None] * x))[np.triu_indices(n_items)]
+    for kernel in (cpu, plain):
+        found, added = triangle(n_items), triangle(n_items)
+        kernel.co_counts(by_item.indptr.astype(np.int64), by_item.indices.astype(np.int64), *by_user, weights, found)
+        kernel.add_pairs(*by_user, weights, n_items, added)
+        assert np.array_equal(found, expected)
+        assert np.array_equal(added, expected)
+        kernel.add_pairs(*by_user, -weights, n_items, added)
+        assert not added.any(), "what was added can be taken away"
+
+
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 128, 130])
+def test_mirrored_against_the_plain_version(n: int) -> None:
+    """Sizes around the edges of the tiles; exactly symmetric, and the same bits."""
+    rng = np.random.default_rng(n)
+    packed, scale = rng.integers(0, 2**40, n * (n + 1) // 2), rng.uniform(0.1, 1.0, n)
+    fast, slow = np.full((n, n), np.nan), np.full((n, n), np.nan)
+    cpu.mirrored(packed, scale, fast)
+    plain.mirrored(packed, scale, slow)
+    assert np.array_equal(fast, slow)
+    assert np.array_equal(fast, fast.T)
+    whole = np.zeros((n, n))
+    whole[np.triu_indices(n)] = packed
+    np.testing.assert_allclose(fast, scale[:, None] * np.maximum(whole, whole.T) * scale, rtol=1e-15)
+
+
+# ---------------------------------------------------------------------- bits
+
+
 def test_the_bits_do_not_depend_on_the_number_of_threads(several_threads: int) -> None:
     e = equations(32, n_rows=400)
     values = np.random.default_rng(1).normal(size=len(e.indices)).astype(np.float32)
@@ -101,7 +144,9 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(several_threads: int) -
         cpu.csr_times_dense(e.indptr, e.indices, values, e.others, product)
         cpu.solve_cg(e.indptr, e.indices, e.others, e.gram, e.penalty, 3, steps)
         cpu.solve_cholesky(e.indptr, e.indices, *wide, exact)
-        results.append((product, steps, exact))
+        whole = np.empty((200, 200))
+        cpu.mirrored(np.arange(200 * 201 // 2), np.linspace(0.1, 1.0, 200), whole)
+        results.append((product, steps, exact, whole))
     for one, other in zip(*results, strict=True):
         assert np.array_equal(one, other)
 
@@ -126,6 +171,10 @@ def test_no_rows_at_all() -> None:
     for kernel in (cpu, plain):
         kernel.csr_times_dense(*nothing, np.empty(0, dtype=np.float32), others, out)
         kernel.solve_cg(*nothing, others, others.T @ others, np.empty(0, dtype=np.float32), 3, out)
+        pairs = triangle(3)
+        kernel.co_counts(np.zeros(4, dtype=np.int64), nothing[1], *nothing, nothing[1], pairs)
+        kernel.add_pairs(*nothing, nothing[1], 3, pairs)
+        assert not pairs.any()
 
 
 def test_the_plain_kernels_stand_in_where_numba_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
