@@ -193,6 +193,11 @@ class Interactions:
         counts = np.bincount(self.user_index, minlength=len(self.users))
         return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
 
+    @cached_property
+    def item_counts(self) -> NDArray[np.int64]:
+        """(n_items,): the number of rows of each item."""
+        return np.bincount(self.item_index, minlength=len(self.items)).astype(np.int64)
+
     def matrix(self) -> sp.csr_matrix:
         """Return the (n_users, n_items) matrix of ones, float32."""
         data = np.ones(len(self), dtype=np.float32)

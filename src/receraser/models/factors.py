@@ -120,7 +120,7 @@ class FactorModel:
 
     def restore(self, rows: Interactions, state: Tensors) -> Self:
         """Take over what `state` returned, learned from these rows."""
-        return self.load_state(rows.users, rows.items, state, item_counts=_item_counts(rows))
+        return self.load_state(rows.users, rows.items, state, item_counts=rows.item_counts)
 
     def load_state(
         self, users: IdMap, items: IdMap, state: Tensors, *, item_counts: NDArray[np.int64] | None = None
@@ -186,17 +186,13 @@ class FactorModel:
     def _take(self, interactions: Interactions, users: torch.Tensor, items: torch.Tensor) -> None:
         """Keep the vocabularies of the shard and the learned vectors."""
         self.users_, self.items_ = interactions.users, interactions.items
-        self.item_counts_ = _item_counts(interactions)
+        self.item_counts_ = interactions.item_counts
         self.user_vectors_ = np.ascontiguousarray(users.detach().cpu().numpy()[:, : self.dim], dtype=np.float32)
         self.item_vectors_ = np.ascontiguousarray(items.detach().cpu().numpy()[:, : self.dim], dtype=np.float32)
         if not (np.isfinite(self.user_vectors_).all() and np.isfinite(self.item_vectors_).all()):
             raise TrainingError(
                 f"{self.name}: a learned vector is no number; try a smaller learning_rate or a stronger regularization"
             )
-
-
-def _item_counts(rows: Interactions) -> NDArray[np.int64]:
-    return np.bincount(rows.item_index, minlength=len(rows.items)).astype(np.int64)
 
 
 def score_blocks(users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:

@@ -88,14 +88,14 @@ class Gram(AdditiveModel):
         """Return the sums over pairs of items, and how many rows each item has."""
         if not self._keeps_sums(rows):
             return None
-        return {"pairs": counted(rows, self.user_power), "counts": _item_counts(rows)}
+        return {"pairs": counted(rows, self.user_power), "counts": rows.item_counts}
 
     def resummed(self, sums: Tensors, before: Interactions, after: Interactions) -> Tensors | None:
         """Take away what is gone and add what came."""
         if not self._keeps_sums(after):
             return None
         pairs = np.asarray(sums["pairs"], dtype=np.int64)
-        return {"pairs": recounted(pairs, before, after, self.user_power), "counts": _item_counts(after)}
+        return {"pairs": recounted(pairs, before, after, self.user_power), "counts": after.item_counts}
 
     def _keeps_sums(self, rows: Interactions) -> bool:
         return self.polish == 0 and n_pairs(len(rows.items)) <= self.pairs_per_row * len(rows)
@@ -112,7 +112,7 @@ class Gram(AdditiveModel):
     def _from_rows(self, rows: Interactions, seed: int) -> Solved:
         weights = np.sqrt(user_weights(np.diff(rows.indptr), self.user_power).astype(np.float64))
         matrix = rows.matrix().astype(np.float64)
-        matrix.data = weights[rows.user_index] * self._scale(_item_counts(rows))[rows.item_index]
+        matrix.data = weights[rows.user_index] * self._scale(rows.item_counts)[rows.item_index]
         vectors, facts = self._vectors(sparse_gram(matrix), rows.items, seed)
         if self.polish:
             weight, penalty = self._weights(rows)
@@ -140,7 +140,3 @@ class Gram(AdditiveModel):
         share = len(rows) / max(1, len(rows.users) * len(rows.items))
         weight = float(np.sqrt(share))
         return self.missing_weight or weight, self.regularization or _PENALTY * weight
-
-
-def _item_counts(rows: Interactions) -> NDArray[np.int64]:
-    return np.bincount(rows.item_index, minlength=len(rows.items)).astype(np.int64)

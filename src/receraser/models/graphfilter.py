@@ -77,15 +77,10 @@ class GraphFilter(AdditiveModel):
 
 def normalised(rows: Interactions) -> sp.csr_matrix:
     """Return R~: every row divided by the square roots of how many its user and its item have."""
-    of_users, of_items = (1 / np.sqrt(counts) for counts in _degrees(rows))
+    of_users, of_items = (1 / np.sqrt(counts) for counts in (np.diff(rows.indptr), rows.item_counts))
     matrix = rows.matrix().astype(np.float64)
     matrix.data = np.repeat(of_users, np.diff(matrix.indptr)) * of_items[matrix.indices]
     return matrix
-
-
-def _degrees(rows: Interactions) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    of_items = np.bincount(rows.item_index, minlength=len(rows.items))
-    return np.diff(rows.indptr).astype(np.float64), of_items.astype(np.float64)
 
 
 def merged_low_pass(shards: Sequence[Interactions], rank: int, *, seed: int = 0) -> tuple[IdMap, NDArray[np.float32]]:
@@ -118,7 +113,7 @@ _Node = tuple[IdMap, NDArray[np.float64], NDArray[np.float64]]  # items, V S, ho
 def _leaf(rows: Interactions, rank: int, seed: int) -> _Node:
     start = draw_block(rows.items, max(1, -(-rank // 4)), seed)
     vectors, values = leading_eigenvectors(sparse_gram(normalised(rows)), start, rank, GraphFilter.n_steps)
-    return rows.items, vectors * np.sqrt(values[:rank]), _degrees(rows)[1]
+    return rows.items, vectors * np.sqrt(values[:rank]), rows.item_counts.astype(np.float64)
 
 
 def _beside(left: _Node, right: _Node, rank: int) -> _Node:
@@ -142,7 +137,7 @@ class _Filter:
         self._by_user = _arrays(by_user)
         self._by_item = _arrays(by_user.T.tocsr())
         self._n_users = len(rows.users)
-        self._root = np.sqrt(_degrees(rows)[1]).astype(np.float32)
+        self._root = np.sqrt(rows.item_counts).astype(np.float32)
         self._into = low_pass / self._root[:, None]  # of somebody's items, into the low frequencies
         self._out_of = torch.from_numpy(low_pass * (self._root * np.float32(weight))[:, None])
 

@@ -29,8 +29,7 @@ class Popularity:
     def fit(self, interactions: Interactions) -> Self:
         """Count."""
         self.items_ = interactions.items
-        counts = np.bincount(interactions.item_index, minlength=len(interactions.items))
-        self.counts_ = torch.from_numpy(counts.astype(np.float32))
+        self.counts_ = torch.from_numpy(interactions.item_counts.astype(np.float32))
         return self
 
     def scores(self, histories: Histories) -> torch.Tensor:
