@@ -20,10 +20,10 @@ from receraser.config import (
     preset_names,
     resolve,
 )
+from receraser.engine import Engine
 from receraser.errors import UsageError
 from receraser.methods import METHODS
 from receraser.models.registry import FACTOR_MODELS, MODELS, make_model
-from receraser.models.wmf import WMF
 from receraser.partition.registry import PARTITIONS
 
 
@@ -155,7 +155,7 @@ def test_resolving_settles_the_device() -> None:
 def test_a_model_of_sums_computes_on_the_cpu_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even where there is a GPU."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert resolve(EngineConfig(device="auto")).device == "cuda"
+    assert resolve(EngineConfig(model="wmf", device="auto")).device == "cuda"
     assert resolve(EngineConfig(model=name, device="auto")).device == "cpu"
     assert resolve(EngineConfig(model=name, device="cpu")).device == "cpu"
     with pytest.raises(UsageError, match=f"the model {name} computes on the CPU; leave --device out"):
@@ -483,4 +483,10 @@ def test_the_data_folder_is_named_by_the_environment(monkeypatch: pytest.MonkeyP
 
 
 def test_defaults_stand_in_one_place() -> None:
-    assert EngineConfig().model == WMF.name
+    """Without shards gram, with shards wmf; of a configuration and of an engine alike."""
+    for method in METHODS:
+        model = "gram" if method == "retrain" else "wmf"
+        engine = Engine(method=method)
+        assert resolve(EngineConfig(method=method)) == resolve(dataclasses.replace(engine.config, device="auto"))
+        assert resolve(engine.config).model == model
+        assert resolve(engine.config).hyperparameters == resolve(EngineConfig(model=model)).hyperparameters

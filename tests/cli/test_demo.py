@@ -12,7 +12,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def test_the_whole_story(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("receraser.cli.demo._EPOCHS", (6, 2))  # a third of them tell the same story
+    monkeypatch.setattr("receraser.cli.demo._EPOCHS", 6)  # a third of them tell the same story
     folder = tmp_path / "demo"
     done = cli("demo", "--dir", folder, "--json")
     assert done.code == 0
@@ -21,7 +21,7 @@ def test_the_whole_story(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     engine = Engine.load(folder / "store")
     assert found["refit_equal"] is True
     assert engine.digest == found["digest"]
-    assert engine.level == found["level"] == "L1"
+    assert engine.level == found["level"] == "L3"
     assert not engine.knows(person)
     assert engine.recommend([person])[person] == []
     retrained = found["shards_retrained"]
@@ -61,7 +61,7 @@ def test_for_people_and_without_a_folder(cli: Cli, monkeypatch: pytest.MonkeyPat
     (tmp_path / "here").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr("receraser.cli.demo._EPOCHS", (1, 1))
+    monkeypatch.setattr("receraser.cli.demo._EPOCHS", 1)
     monkeypatch.setattr("receraser.cli.demo._fresh_digest", lambda store, folder: "another")
     done = cli("demo")
     assert done.code == 1, "bits that differ are no success"

@@ -14,13 +14,14 @@ from receraser.data.ids import pseudonyms
 from receraser.engine import Engine
 from receraser.keys import PUBLIC_KEY
 from receraser.methods import METHODS
+from receraser.models.gram import Gram
 from receraser.store.directory import DirectoryStore
 from tests.cli.conftest import TITLES, Cli, Files
 from tests.contracts.worlds import checkerboard
 
 BAD = Path(__file__).parent.parent / "data" / "bad"
 EXPECTED: dict[str, dict[str, str | int]] = tomllib.loads((BAD / "expected.toml").read_text())
-SMALL = ("--dim", "4", "--set", "n_sweeps=3", "--seed", "7", "--device", "cpu")
+SMALL = ("--model", "wmf", "--dim", "4", "--set", "n_sweeps=3", "--seed", "7", "--device", "cpu")
 
 
 def test_the_document(cli: Cli, files: Files, tmp_path: Path) -> None:
@@ -66,9 +67,22 @@ def test_valid_and_titles(cli: Cli, files: Files, tmp_path: Path) -> None:
 
 
 def test_every_model_can_be_named(cli: Cli, files: Files, tmp_path: Path) -> None:
-    for model in ("bpr", "lightgcn"):
-        done = cli("fit", files.train, "--store", tmp_path / model, "--model", model, "--set", "n_epochs=2", "--json")
+    short = {"bpr": ("--set", "n_epochs=2"), "lightgcn": ("--set", "n_epochs=2"), "ease": (), "graphfilter": ()}
+    for model, options in short.items():
+        done = cli("fit", files.train, "--store", tmp_path / model, "--model", model, *options, "--json")
         assert done.json["model"] == model
+
+
+def test_without_anything_said_it_is_gram_and_in_shards_wmf(cli: Cli, files: Files, tmp_path: Path) -> None:
+    def chosen(*options: object) -> tuple[object, object]:
+        found = cli("fit", files.train, "--store", tmp_path / "s", *options, "--dry-run", "--json").json["config"]
+        assert isinstance(found, dict)
+        return found["model"], found["hyperparameters"].get("rank")
+
+    assert chosen() == chosen("--method", "retrain") == chosen("--model", "gram") == ("gram", Gram().rank)
+    assert chosen("--rank", 5) == chosen("--dim", 5) == chosen("--dim", 6, "--rank", 5) == ("gram", 5)
+    for sharded in (("--method", "sisa"), ("--aggregation", "spectral"), ("--shards", 2, "--partition", "hash")):
+        assert chosen(*sharded) == ("wmf", None)
 
 
 # ---------------------------------------------------------------------- shards
@@ -221,7 +235,7 @@ def test_a_configuration_and_what_is_changed_beside_it(cli: Cli, files: Files, t
 def test_dry_run_changes_nothing(cli: Cli, files: Files, tmp_path: Path) -> None:
     done = cli("fit", files.train, "--store", tmp_path / "s", "--keys", tmp_path / "k", "--dry-run")
     assert (done.code, done.out) == (0, "")
-    expected = f"would fit wmf (retrain: whole + alone, 1 shard) on cpu and publish it in {tmp_path / 's'}"
+    expected = f"would fit gram (retrain: whole + alone, 1 shard) on cpu and publish it in {tmp_path / 's'}"
     assert done.err.splitlines()[-1] == expected
     found = cli("fit", files.train, "--store", tmp_path / "s", "--dry-run", "--json").json
     assert list(found) == ["dry_run", "config", "rows", "data"]
@@ -256,11 +270,12 @@ def test_dry_run_changes_nothing(cli: Cli, files: Files, tmp_path: Path) -> None
         (["--embeddings", "vectors.npz"], "the partition whole has no setting 'embeddings'"),
         (["--method", "receraser", "--embeddings", "vectors.npz"], "vectors.npz: the file cannot be read"),
         (["--device", "gpu"], "unknown device 'gpu': expected cpu, cuda or auto"),
-        (["--dim", "-1"], "wmf: dim is -1; expected a number of at least 1"),
-        (["--set", "dim=-1"], "wmf: dim is -1; expected a number of at least 1"),
-        (["--set", "dim=abc"], "dim=abc: expected a whole number"),
-        (["--set", "dimm=3"], "the model wmf has no setting 'dimm': did you mean 'dim'?"),
-        (["--set", "n_epochs=1e3"], "n_epochs=1e3: expected a whole number"),
+        (["--model", "wmf", "--dim", "-1"], "wmf: dim is -1; expected a number of at least 1"),
+        (["--model", "wmf", "--set", "dim=-1"], "wmf: dim is -1; expected a number of at least 1"),
+        (["--model", "wmf", "--set", "dim=abc"], "dim=abc: expected a whole number"),
+        (["--model", "wmf", "--set", "dimm=3"], "the model wmf has no setting 'dimm': did you mean 'dim'?"),
+        (["--model", "wmf", "--set", "n_epochs=1e3"], "n_epochs=1e3: expected a whole number"),
+        (["--dim", "-1"], "gram: rank is -1; expected a number of at least 1"),
         (["--set", "dim"], "--set 'dim': expected KEY=VALUE, as in --set dim=32"),
         (["--set", "=3"], "--set '=3': expected KEY=VALUE, as in --set dim=32"),
         (["--config", "nothing.toml"], "no configuration file 'nothing.toml', and no preset of that name"),
@@ -271,7 +286,7 @@ def test_dry_run_changes_nothing(cli: Cli, files: Files, tmp_path: Path) -> None
         ),
         (["--model", "graphfilter", "--aggregation", "mean"], "not with random shards and mean"),
         (["--model", "gram", "--device", "cuda"], "the model gram computes on the CPU; leave --device out"),
-        (["--model", "gram", "--dim", "4"], "the model gram has no setting 'dim'"),
+        (["--model", "gram", "--set", "dim=4"], "the model gram has no setting 'dim'"),
         (["--model", "ease", "--rank", "4"], "the model ease has no setting 'rank'"),
         (["--valid", "nothing.csv"], "nothing.csv: there is no such file"),
         (["--items", "nothing.csv"], "nothing.csv: there is no such file"),

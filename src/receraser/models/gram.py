@@ -124,7 +124,7 @@ class Gram(AdditiveModel):
         return np.asarray(counts.astype(np.float64) ** -self.item_power)
 
     def _vectors(self, apply: Operator, items: IdMap, seed: int) -> tuple[NDArray[np.float32], dict[str, object]]:
-        start = draw_block(items, max(1, -(-self.rank // 2)), seed)
+        start = draw_block(items, -(-self.rank // 2), seed)
         directions, values = leading_eigenvectors(apply, start, self.rank, _STEPS)
         vectors = directions * np.sqrt(values[: self.rank])
         size = np.sqrt((vectors**2).sum() / max(len(items), 1))

@@ -67,7 +67,7 @@ class GraphFilter(AdditiveModel):
     def _from_rows(self, rows: Interactions, seed: int) -> Solved:
         if self.low_pass_weight == 0:
             return {"low_pass": np.zeros((len(rows.items), 0), dtype=np.float32)}, {}
-        start = draw_block(rows.items, max(1, -(-self.rank // 4)), seed)
+        start = draw_block(rows.items, -(-self.rank // 4), seed)
         vectors, values = leading_eigenvectors(sparse_gram(normalised(rows)), start, self.rank, self.n_steps)
         return {"low_pass": np.ascontiguousarray(vectors, dtype=np.float32)}, {"gap": gap_after(values, self.rank)}
 
@@ -111,7 +111,7 @@ _Node = tuple[IdMap, NDArray[np.float64], NDArray[np.float64]]  # items, V S, ho
 
 
 def _leaf(rows: Interactions, rank: int, seed: int) -> _Node:
-    start = draw_block(rows.items, max(1, -(-rank // 4)), seed)
+    start = draw_block(rows.items, -(-rank // 4), seed)
     vectors, values = leading_eigenvectors(sparse_gram(normalised(rows)), start, rank, GraphFilter.n_steps)
     return rows.items, vectors * np.sqrt(values[:rank]), rows.item_counts.astype(np.float64)
 

@@ -31,6 +31,7 @@ Matrix = NDArray[np.float64]
 Operator = Callable[[Matrix], Matrix]
 
 _ROWS = 1024  # of a block in dense products
+_LEAST = 16  # columns of the first block
 _NOTHING = 1e-7  # a column that loses all but this share of its length was in the space already
 _NO_VALUE = 1e-10  # an eigenvalue of this share of the largest is rounding noise
 
@@ -83,7 +84,12 @@ def leading_eigenvectors(apply: Operator, start: Matrix, rank: int, n_steps: int
 
 
 def draw_block(ids: IdMap, width: int, seed: int) -> Matrix:
-    """Return the first block: (len(ids), width) normal draws; an id's numbers do not depend on the other ids."""
+    """Return the first block: at least `width` columns of normal draws; an id's numbers do not depend on other ids.
+
+    Of an eigenvalue that stands m times, a block of fewer than m columns would find fewer than m vectors; so there are
+    some columns even where few vectors are asked for.
+    """
+    width = max(width, _LEAST)
     return normal(derive(seed, "krylov"), id_counters(ids), width).astype(np.float64)
 
 
