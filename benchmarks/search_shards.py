@@ -45,7 +45,7 @@ def search(args: argparse.Namespace) -> None:
     from receraser.data.readers import read
     from receraser.evaluation import RankingTask
     from receraser.models.factors import FactorModel
-    from receraser.models.registry import make_model
+    from receraser.models.registry import make_factor_model
     from receraser.partition.registry import make_partitioner
     from receraser.seeds import derive
 
@@ -57,7 +57,7 @@ def search(args: argparse.Namespace) -> None:
     settings = {**load_config(f"{args.model}-ml-1m").hyperparameters, **changes, "device": args.device}
     submodels: list[FactorModel] = []
     for shard in partition.shards(train, valid):
-        model = make_model(args.model, settings)
+        model = make_factor_model(args.model, settings)
         submodels.append(model.fit(shard.train, valid=shard.valid, seed=derive(args.seed, "shard", shard.id)))
     axes = {
         key: [literal(value) for value in values.split(",")] for key, values in (one.split("=") for one in args.grid)
