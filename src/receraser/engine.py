@@ -22,11 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from receraser import settings
-from receraser.changes import joined, without
+from receraser.changes import Change, joined, without
 from receraser.config import EngineConfig, resolve
 from receraser.data.ids import IdMap, id_text, key_check, pseudonyms
 from receraser.data.interactions import Interactions
@@ -38,7 +35,7 @@ from receraser.fitting import Fitting
 from receraser.keys import PUBLIC_KEY
 from receraser.partition.partition import Embeddings, Partition
 from receraser.partition.registry import PARTITIONS
-from receraser.protocols import Aggregator, Executor, Model, Partitioner, Progress
+from receraser.protocols import Additive, Aggregator, Executor, Model, Partitioner, Progress
 from receraser.reports import AddReport, ForgetReport
 from receraser.serving import Recommendation, best_items, histories_of
 from receraser.state import ShardReport, State, rebooked
@@ -240,11 +237,12 @@ class Engine:
         names = dict(zip(request.named_users, pseudonyms(request.named_users, self._own_key()), strict=True))
         planned = plan(request.renamed(names), state.train, state.valid, state.partition)
         outside = {pseudonym: name for name, pseudonym in names.items()}
+        change = without(state, planned)
         report = ForgetReport(
             rows_removed=planned.rows_removed,
             valid_rows_removed=planned.valid_rows_removed,
             shards_retrained=planned.shards,
-            path=_path(state, planned.shards, state.train, planned.train_rows),
+            path=_path(state, change, share_of_pairs(state.train, planned.train_rows)),
             unknown=planned.unknown.renamed(outside),
             users_left_empty=planned.users_left_empty,
             items_left_empty=planned.items_left_empty,
@@ -253,7 +251,7 @@ class Engine:
         self.seconds = {}
         if planned.shards and not dry_run:
             with self._fitting(len(planned.shards), progress, partitions=False) as fitting:
-                self._fitted = fitting.changed(state, without(state, planned), report.path)
+                self._fitted = fitting.changed(state, change, report.path)
             self.titles = self._titles()
         return report
 
@@ -271,7 +269,7 @@ class Engine:
             return AddReport(0, len(rows), 0, (), NOTHING, 0.0)
         with self._fitting(state.config.shards, progress, partitions=False) as fitting:
             change = joined(state, new, fitting.place(new, state.train, state.partition))
-            path = _path(state, change.affected, change.train, change.train.holds(new))
+            path = _path(state, change, share_of_pairs(change.train, change.train.holds(new)))
             if not dry_run:
                 self._fitted = fitting.changed(state, change, path)
         moved = 0 if state.valid is None or change.valid is None else len(state.valid) - len(change.valid)
@@ -510,10 +508,11 @@ class Engine:
         return engine._fit(export.train, export.valid, given, None, progress)
 
 
-def _path(state: State, shards: Sequence[int], rows: Interactions, touched: NDArray[np.bool_]) -> str:
-    """Return the cheapest exact way; the rows that go are touched, or those that come."""
-    additive = len(state.shards) == 1 and state.shards[0].sums is not None
-    return cheapest(shards, len(state.shards), share_of_pairs(rows, touched) if additive else None)
+def _path(state: State, change: Change, share: float) -> str:
+    """Return the cheapest exact way; `share` of all pairs of a user's items belongs to users who change."""
+    only = state.shards[0]
+    summed = isinstance(only.model, Additive) and only.sums is not None and only.model.keeps_sums(change.train)
+    return cheapest(change.affected, len(state.shards), share if summed else None)
 
 
 def _estimated(state: State, shards: Sequence[int]) -> float | None:

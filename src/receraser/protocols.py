@@ -84,6 +84,10 @@ class Model(Scorer, Protocol):
 class Additive(Protocol):
     """A model that is a function of sums of whole numbers over users: what a row added can be taken away, exactly."""
 
+    def keeps_sums(self, rows: Interactions) -> bool:
+        """Say whether there are sums of these rows to be had; a function of the rows alone."""
+        ...
+
     def sums(self, rows: Interactions) -> Tensors | None:
         """Return the sums of these rows; None where the model keeps none and is fitted from the rows."""
         ...

@@ -37,6 +37,7 @@ def toy_sums(model: str, hyperparameters: Settings) -> Task | None:
     The sums are taken here and now, which compiles what takes them.
     """
     rows = _rows()
+    hyperparameters = {key: value for key, value in hyperparameters.items() if key != "max_items"}  # a toy is no data
     made = make_model(model, hyperparameters)
     sums = made.sums(rows) if isinstance(made, Additive) else None
     return None if sums is None else sums_task(model, hyperparameters, 0, rows.items, sums)

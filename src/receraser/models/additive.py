@@ -41,6 +41,10 @@ class AdditiveModel:
 
     # ------------------------------------------------------------------ what a model says
 
+    def keeps_sums(self, rows: Interactions) -> bool:  # noqa: ARG002
+        """Say whether the model is solved for from sums of these rows; otherwise from the rows."""
+        return False
+
     def sums(self, rows: Interactions) -> Tensors | None:  # noqa: ARG002
         """Return the sums that `solve` takes; None where it takes the rows."""
         return None

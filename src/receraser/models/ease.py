@@ -58,6 +58,10 @@ class EASE(AdditiveModel):
         if self.regularization <= 0:
             raise UsageError("ease: regularization is 0; expected more, or the weights are not determined")
 
+    def keeps_sums(self, rows: Interactions) -> bool:  # noqa: ARG002
+        """Always: it is nothing but a function of them."""
+        return True
+
     def sums(self, rows: Interactions) -> Tensors:
         """Return how often items were taken together."""
         self._check(rows)

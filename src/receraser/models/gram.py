@@ -86,18 +86,19 @@ class Gram(AdditiveModel):
 
     def sums(self, rows: Interactions) -> Tensors | None:
         """Return the sums over pairs of items, and how many rows each item has."""
-        if not self._keeps_sums(rows):
+        if not self.keeps_sums(rows):
             return None
         return {"pairs": counted(rows, self.user_power), "counts": rows.item_counts}
 
     def resummed(self, sums: Tensors, before: Interactions, after: Interactions) -> Tensors | None:
         """Take away what is gone and add what came."""
-        if not self._keeps_sums(after):
+        if not self.keeps_sums(after):
             return None
         pairs = np.asarray(sums["pairs"], dtype=np.int64)
         return {"pairs": recounted(pairs, before, after, self.user_power), "counts": after.item_counts}
 
-    def _keeps_sums(self, rows: Interactions) -> bool:
+    def keeps_sums(self, rows: Interactions) -> bool:
+        """Where there are few items for many rows, and no sweep over the rows follows."""
         return self.polish == 0 and n_pairs(len(rows.items)) <= self.pairs_per_row * len(rows)
 
     def solve(self, items: IdMap, sums: Tensors, seed: int) -> Solved:
