@@ -27,12 +27,22 @@ class Size(Interactions):
     [
         ({}, 99_000, 9000, []),
         ({}, 1_000_000, 4000, []),
-        ({}, 1_000_000, 40_000, ["only 25 rows for each item; on such data --model graphfilter"]),
+        (
+            {},
+            1_000_000,
+            40_000,
+            ["only 25 rows for each item; on data as sparse as that (Yelp2018) --method retrain --model graphfilter"],
+        ),
         ({"model": "graphfilter"}, 1_000_000, 40_000, []),
         ({"method": "spectral"}, 1_000_000, 4000, []),
         ({"method": "sisa"}, 1_000_000, 4000, ["with 1,000,000 rows a refit of wmf takes seconds"]),
         ({"method": "sisa"}, 11_000_000, 4000, []),
-        ({"model": "bpr"}, 200_000, 4000, ["bpr takes minutes to hours on a CPU with 200,000 rows; --model gram"]),
+        (
+            {"model": "bpr"},
+            200_000,
+            4000,
+            ["bpr takes minutes to hours on a CPU with 200,000 rows; --method retrain --model gram"],
+        ),
         ({"model": "bpr", "device": "cuda"}, 200_000, 4000, []),
         (
             {"model": "bpr", "method": "receraser"},

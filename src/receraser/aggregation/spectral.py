@@ -38,6 +38,7 @@ from receraser.models.factors import FactorModel, one_torch_thread
 from receraser.models.folded import FoldedScorer
 from receraser.protocols import Progress, Reuse, Scorer
 from receraser.training.least_squares import polished
+from receraser.training.powers import power
 from receraser.training.spectrum import leading, square_root, whitened
 
 __all__ = ["Spectral"]
@@ -45,7 +46,7 @@ __all__ = ["Spectral"]
 Matrix = NDArray[np.float64]
 
 _MERGES = ("concat", "product", "consensus")
-_COUNT_POWER, _NORM_POWER = 0.3, -0.5  # how the vectors of rare items are shortened for a consensus
+_COUNT_POWER = 0.3  # by which the vectors of rare items are shortened for a consensus
 _CONSENSUS_WEIGHTS = 0.3, 0.02  # missing_weight, regularization
 
 
@@ -180,7 +181,7 @@ def _voting(q: Matrix, counts: NDArray[np.int64] | None) -> Matrix:
     if counts is None:
         raise ValueError("a consensus needs the number of rows of each item; restore the submodel with its rows")
     lengths = np.sqrt((q**2).sum(axis=1))
-    scale = np.where(lengths > 0, lengths, 1.0) ** _NORM_POWER * counts.astype(np.float64) ** _COUNT_POWER
+    scale = power(counts, _COUNT_POWER) / np.sqrt(np.where(lengths > 0, lengths, 1.0))
     return whitened(q * scale[:, None])
 
 

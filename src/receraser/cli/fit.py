@@ -220,9 +220,12 @@ def _chosen(
         base = dataclasses.replace(
             base, method=method, partition="", aggregation="", shards=0, partition_settings={}, aggregation_settings={}
         )
-    parts = combined(dataclasses.replace(base, shards=0))
-    if model is not None and model != parts.model:  # the aggregation's were chosen for the other model too
-        base = dataclasses.replace(base, model=model, hyperparameters={}, aggregation_settings={})
+    parts = combined(dataclasses.replace(base, shards=0, model=model or base.model))
+    if model is not None:
+        other = base.model not in ("", model)  # settings of the aggregation were chosen for the other model too
+        base = dataclasses.replace(base, model=model)
+        if other:
+            base = dataclasses.replace(base, hyperparameters={}, aggregation_settings={})
     if partition is not None:  # named, even if the method's: what else is named may change which method that is
         kept = base.partition_settings if partition == parts.partition else {}
         base = dataclasses.replace(base, partition=partition, partition_settings=kept)

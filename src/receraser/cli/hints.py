@@ -35,13 +35,13 @@ def hints(config: EngineConfig, rows: Interactions) -> list[str]:
     sharded = config.shards > 1
     if sharded and config.model == "wmf" and config.aggregation != "spectral" and len(rows) <= _REFIT_ROWS:
         found.append(
-            f"with {len(rows):,} rows a refit of wmf takes seconds: --method retrain forgets as exactly, recommends "
-            "better and is quicker"
+            f"with {len(rows):,} rows a refit of wmf takes seconds: --method retrain --model wmf forgets as exactly, "
+            "recommends better and is quicker"
         )
     if config.model in ("bpr", "lightgcn") and config.device == "cpu" and len(rows) >= _SLOW_ROWS:
         found.append(
-            f"{config.model} takes minutes to hours on a CPU with {len(rows):,} rows; --model gram takes seconds and is"
-            " about as good"
+            f"{config.model} takes minutes to hours on a CPU with {len(rows):,} rows; --method retrain --model gram "
+            "takes seconds and is about as good"
         )
     if sharded and len(rows) / config.shards < _THIN_SHARD and len(rows) >= _THIN_SHARD:
         enough = len(rows) // (2 * _THIN_SHARD)
@@ -49,7 +49,7 @@ def hints(config: EngineConfig, rows: Interactions) -> list[str]:
         found.append(f"{config.shards} shards of {len(rows) // config.shards:,} rows each know little; {instead}")
     if config.model in ("wmf", "gram", "ease") and len(rows) >= _SLOW_ROWS and len(rows) / len(rows.items) < _SPARSE:
         found.append(
-            f"there are only {len(rows) / len(rows.items):.0f} rows for each item; on such data --model graphfilter is "
-            "usually ahead"
+            f"there are only {len(rows) / len(rows.items):.0f} rows for each item; on data as sparse as that (Yelp2018)"
+            " --method retrain --model graphfilter was ahead"
         )
     return found

@@ -37,7 +37,8 @@ class AdditiveModel:
     items_: IdMap = field(init=False, repr=False, compare=False)
     facts_: Mapping[str, object] = field(init=False, repr=False, compare=False)
     _state: Tensors = field(init=False, repr=False, compare=False)
-    _scorer: Scorer = field(init=False, repr=False, compare=False)
+    _rows: Interactions = field(init=False, repr=False, compare=False)
+    _scorer: Scorer | None = field(init=False, repr=False, compare=False)
 
     # ------------------------------------------------------------------ what a model says
 
@@ -98,7 +99,8 @@ class AdditiveModel:
         self.users_, self.items_ = rows.users, rows.items
         self.facts_ = {}
         self._state = state
-        self._scorer = self._make_scorer(rows, state)
+        self._rows = rows
+        self._scorer = None  # made when somebody is asked about
         return self
 
     def facts(self) -> Mapping[str, object]:
@@ -107,4 +109,6 @@ class AdditiveModel:
 
     def scores(self, histories: Histories) -> torch.Tensor:
         """Return (len(histories), n_items), from the items that people have."""
+        if self._scorer is None:
+            self._scorer = self._make_scorer(self._rows, self._state)
         return self._scorer.scores(histories)

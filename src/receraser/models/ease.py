@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from receraser import settings
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Histories, Interactions
-from receraser.errors import UsageError
+from receraser.errors import TrainingError, UsageError
 from receraser.fingerprint import Tensors
 from receraser.models.additive import AdditiveModel, Solved
 from receraser.protocols import Scorer
@@ -26,6 +26,8 @@ from receraser.training.counts import counted, recounted, symmetric
 from receraser.training.kernels import on_cpu
 
 __all__ = ["EASE"]
+
+_TILE = 1024
 
 
 @dataclass(kw_only=True)
@@ -59,7 +61,7 @@ class EASE(AdditiveModel):
             raise UsageError("ease: regularization is 0; expected more, or the weights are not determined")
 
     def keeps_sums(self, rows: Interactions) -> bool:  # noqa: ARG002
-        """Always: it is nothing but a function of them."""
+        """Say yes: the weights are a function of nothing else."""
         return True
 
     def sums(self, rows: Interactions) -> Tensors:
@@ -87,23 +89,27 @@ class EASE(AdditiveModel):
         if not len(items):
             return {"weights": np.zeros((0, 0), dtype=np.float32)}, {}
         gram[np.diag_indices_from(gram)] += self.regularization
-        inverse = _inverse(gram)
-        weights = inverse / -inverse.diagonal()  # column j is divided by P[j, j]
+        weights = _inverse(gram)
+        weights /= -weights.diagonal().copy()  # column j is divided by P[j, j]
         weights[np.diag_indices_from(weights)] = 0.0
-        return {"weights": weights.astype(np.float32)}, {}
+        return {"weights": np.ascontiguousarray(weights, dtype=np.float32)}, {}
 
     def _make_scorer(self, rows: Interactions, state: Tensors) -> Scorer:
         return _Weighted(rows.items, np.asarray(state["weights"], dtype=np.float32))
 
 
 def _inverse(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the inverse of a symmetric positive definite matrix; overwrites it."""
-    factor, info = scipy.linalg.lapack.dpotrf(matrix.T, lower=1, overwrite_a=1)
-    assert info == 0, "a Gram matrix with a ridge is positive definite"
-    inverse, info = scipy.linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
-    assert info == 0
-    lower = np.tril(inverse, -1)
-    return np.asarray(lower + lower.T + np.diag(inverse.diagonal()))
+    """Return the inverse of a symmetric positive definite matrix, in its place."""
+    factor, failed = scipy.linalg.lapack.dpotrf(matrix.T, lower=1, overwrite_a=1)
+    inverse, failed_too = scipy.linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
+    if failed or failed_too:
+        raise TrainingError("ease: the matrix of co-occurrences cannot be inverted; try a larger regularization")
+    for first in range(0, len(inverse), _TILE):  # LAPACK fills the lower half
+        rows = slice(first, first + _TILE)
+        lower = np.tril(inverse[rows, rows], -1)
+        inverse[rows, rows] = lower + lower.T + np.diag(inverse[rows, rows].diagonal())
+        inverse[:first, rows] = inverse[rows, :first].T
+    return np.asarray(inverse)
 
 
 class _Weighted:

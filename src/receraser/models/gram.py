@@ -37,6 +37,7 @@ from receraser.training.krylov import (
     sparse_gram,
 )
 from receraser.training.least_squares import polished
+from receraser.training.powers import power
 
 __all__ = ["Gram"]
 
@@ -55,9 +56,9 @@ class Gram(AdditiveModel):
     user_power, item_power
         b and a above: how much long lists and popular items are held back.
     missing_weight, regularization
-        Of the fold-in (`training.least_squares`). A missing_weight of 0 stands for w, the square root of the share of
-        all pairs that are rows, and a regularization of 0 for 0.09 w: sparse data wants less of both. Functions of the
-        rows at hand, taken anew at every fit.
+        Of the fold-in (`training.least_squares`). A missing_weight of 0 stands for the square root of the share of all
+        pairs that are rows, and a regularization of 0 for 0.09 times the missing_weight: sparse data wants less of
+        both. Functions of the rows at hand, taken anew at every fit.
     polish
         So many alternating sweeps over all rows afterwards: a WMF that was merely started here. A forget is then a
         refit, for the sweeps pass over everybody.
@@ -122,7 +123,7 @@ class Gram(AdditiveModel):
         return {"item_vectors": vectors}, facts
 
     def _scale(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.asarray(counts.astype(np.float64) ** -self.item_power)
+        return 1.0 / power(counts, self.item_power)
 
     def _vectors(self, apply: Operator, items: IdMap, seed: int) -> tuple[NDArray[np.float32], dict[str, object]]:
         start = draw_block(items, -(-self.rank // 2), seed)
@@ -139,5 +140,5 @@ class Gram(AdditiveModel):
     def _weights(self, rows: Interactions) -> tuple[float, float]:
         """Return the missing weight and the regularization."""
         share = len(rows) / max(1, len(rows.users) * len(rows.items))
-        weight = float(np.sqrt(share))
-        return self.missing_weight or weight, self.regularization or _PENALTY * weight
+        weight = self.missing_weight or float(np.sqrt(share))
+        return weight, self.regularization or _PENALTY * weight

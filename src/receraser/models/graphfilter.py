@@ -98,6 +98,8 @@ def merged_low_pass(shards: Sequence[Interactions], rank: int, *, seed: int = 0)
     >>> items.ids, vectors.shape
     (('a', 'b', 'c'), (3, 2))
     """
+    if not shards:
+        raise ValueError("no shards to merge")
     level = [_leaf(rows, rank, seed) for rows in shards]
     while len(level) > 1:
         pairs = [level[i : i + 2] for i in range(0, len(level), 2)]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
+from receraser.training import powers
 from receraser.training.kernels import on_cpu
 
 __all__ = ["Pairs", "counted", "n_pairs", "recounted", "symmetric", "user_weights"]
@@ -34,7 +35,7 @@ def user_weights(counts: NDArray[np.int64], power: float) -> Pairs:
     """
     if power == 0:
         return np.ones(len(counts), dtype=np.int64)
-    return np.rint(_ONE * counts.astype(np.float64) ** -power).astype(np.int64)
+    return np.rint(_ONE / powers.power(counts, power)).astype(np.int64)
 
 
 def n_pairs(n_items: int) -> int:
