@@ -146,7 +146,7 @@ def timed(data: Dataset, config: EngineConfig) -> tuple[Evaluation, dict[str, ob
         engine.save(folder)
         row: dict[str, object] = {"fit": time.perf_counter() - started, "fit stages": rounded(engine.seconds)}
         row |= {"store MB": folder_size(folder) / 2**20, "worker MB": workers_peak() / 2**10}
-        row |= {"digest": engine.digest, "level": engine.level}
+        row |= {"level": engine.level}
         found = engine.evaluate(data.test, at=(20,))
         totals = []
         for user in data.full.users.ids[:: len(data.full.users) // FORGOTTEN][:FORGOTTEN]:

@@ -56,8 +56,8 @@ def test_what_is_told_of_sums_at_hand(combination: Combination, tmp_path: Path) 
     assert engine.forget(MOST, dry_run=True).path == REFIT
     engine.save(tmp_path / "s")
     assert engine.forget(MOST).path == REFIT
+    assert engine.forget(["u08"]).path == DOWNDATE, "the refit has left sums behind"
     few = DOWNDATE if combination.model == "ease" else REFIT  # gram keeps none for so few rows
-    assert engine.forget(["u08"]).path == few, "the refit has left sums behind"
     assert engine.rebuild().forget(["u09"]).path == few
     loaded = Engine.load(tmp_path / "s", executor=Here())
     assert sums_of(loaded) is None
