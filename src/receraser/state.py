@@ -31,7 +31,11 @@ S = TypeVar("S", "FittedShard", "State")
 
 
 def rebooked(one: S, **changes: object) -> S:
-    """Return the same content with other book-keeping (files, what is kept): what was computed of it still holds."""
+    """Return the same content with other book-keeping (files, what is kept): what was computed of it still holds.
+
+    `shards` may be the same shards with other book-keeping.
+    """
+    assert changes.keys() <= {"files", "kept_old", "shards", "aggregate_files"}, "anything else is content"
     again = replace(one, **changes)  # type: ignore[arg-type]
     computed = {name: value for name, value in vars(one).items() if name in ("report", "digest", "scorer")}
     vars(again).update(computed)
