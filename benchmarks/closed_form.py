@@ -6,7 +6,8 @@
     python -m benchmarks.closed_form --report
 
 DIR holds the folders of the data sets. `--search` tries the settings below on the validation rows (of every sixth user
-on Yelp2018) and keeps all trials; the table takes the best one of each model. Times are of one run with warm workers:
+on Yelp2018) and keeps all trials; the table takes the best one of each model. Rows that are there are kept, but for
+those of models named after `--again`. Times are of one run with warm workers:
 a fit from rows in memory to the published store, a forget of one user from the request to the published store, by an
 engine that stays open (median of a few users). `--sequence N` lets N users be forgotten one after another by spectral
 (WMF, 32 shards), and compares with a retrain on the survivors and with a fresh fit.
@@ -110,29 +111,36 @@ def contenders(data: Dataset, trials: Mapping[str, list[Settings]], seed: int) -
     return found
 
 
-def measure(data: Dataset, trials: Mapping[str, list[Settings]], seeds: int) -> list[dict[str, object]]:
-    """Fit every contender, measure it on the test rows and time a forget."""
-    runs: list[dict[str, object]] = []
+def measure(
+    data: Dataset, trials: Mapping[str, list[Settings]], seeds: int, kept: Sequence[dict[str, object]]
+) -> list[dict[str, object]]:
+    """Fit every contender, measure it on the test rows and time a forget; rows that are kept are not measured again."""
+    runs = list(kept)
     for seed in range(seeds):
         full: Evaluation | None = None
         for name, config in contenders(data, trials, seed).items():
             if seed > 0 and name == "ease":
                 continue  # nothing in it is drawn
-            found, row = timed(data, config)
+            done = any((run["what"], run["seed"]) == (name, seed) for run in kept)
+            if done and name != "wmf":
+                continue
+            found, row = timed(data, config, forgotten=0 if done else FORGOTTEN)
             full = full or found
+            if done:
+                continue  # the others are compared with it
             row = {"what": name, "seed": seed, **{m: found.metrics[m] for m in METRICS}} | row
             row |= {f"{m} share": found.metrics[m] / full.metrics[m] for m in METRICS}
             row |= {f"{m} interval": bootstrap(found.per_user[m], full.per_user[m]) for m in METRICS}
             runs.append(row)
             print(data.name, json.dumps(row), file=sys.stderr, flush=True)
-        if seed == 0 and "graphfilter" in trials:
+        if seed == 0 and "graphfilter" in trials and not any("merged" in str(run["what"]) for run in kept):
             merged = from_shards(data, trials["graphfilter"][0]["settings"])
             runs.append({"what": "graphfilter, low-pass merged from 10 shards", "seed": 0} | merged)
             print(data.name, json.dumps(runs[-1]), file=sys.stderr, flush=True)
     return runs
 
 
-def timed(data: Dataset, config: EngineConfig) -> tuple[Evaluation, dict[str, object]]:
+def timed(data: Dataset, config: EngineConfig, forgotten: int) -> tuple[Evaluation, dict[str, object]]:
     """Fit, forget a few users, and return the evaluation of the fit with times, memory and storage."""
     from receraser.engine import Engine
     from receraser.execution.local import LocalExecutor
@@ -149,7 +157,7 @@ def timed(data: Dataset, config: EngineConfig) -> tuple[Evaluation, dict[str, ob
         row |= {"level": engine.level}
         found = engine.evaluate(data.test, at=(20,))
         totals = []
-        for user in data.full.users.ids[:: len(data.full.users) // FORGOTTEN][:FORGOTTEN]:
+        for user in data.full.users.ids[:: len(data.full.users) // FORGOTTEN][:forgotten]:
             own = data.full.take(data.full.user_index == data.full.users.index_of(user))
             started = time.perf_counter()
             report = engine.forget([user])
@@ -157,7 +165,7 @@ def timed(data: Dataset, config: EngineConfig) -> tuple[Evaluation, dict[str, ob
             totals.append(time.perf_counter() - started)
             row |= {"path": report.path, "forget stages": rounded(engine.seconds)}
             engine.add(own)
-        row["forget"] = statistics.median(totals)
+        row["forget"] = statistics.median(totals) if totals else None
     return found, row
 
 
@@ -310,6 +318,7 @@ def main() -> None:
     parser.add_argument("--dataset", choices=NAMES, default="ml-1m")
     parser.add_argument("--search", action="store_true")
     parser.add_argument("--seeds", type=int, default=0)
+    parser.add_argument("--again", nargs="*", default=[], help="models whose rows are measured anew")
     parser.add_argument("--sequence", type=int, default=0)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--report", action="store_true")
@@ -321,7 +330,8 @@ def main() -> None:
         if args.search:
             result["search"] = search(data)
         if args.seeds:
-            result["runs"] = measure(data, result["search"], args.seeds)
+            again = [run for run in result.get("runs", []) if run["what"].split(",")[0] not in args.again]
+            result["runs"] = measure(data, result["search"], args.seeds, again)
             result["command"] = f"{COMMAND} --dataset {args.dataset} --seeds {args.seeds}"
         if args.sequence:
             result["sequence"] = sequence(data, args.sequence)

@@ -33,6 +33,7 @@ Operator = Callable[[Matrix], Matrix]
 _ROWS = 1024  # of a block in dense products
 _LEAST = 16  # columns of the first block
 _NOTHING = 1e-7  # a column that loses all but this share of its length was in the space already
+_LITTLE = 1e-3  # ... and one that loses all but this share is looked at twice
 _NO_VALUE = 1e-10  # an eigenvalue of this share of the largest is rounding noise
 
 
@@ -62,16 +63,19 @@ def leading_eigenvectors(apply: Operator, start: Matrix, rank: int, n_steps: int
     """
     n, width = start.shape
     basis = np.zeros((n, width * n_steps))
-    image = np.zeros_like(basis)  # A times the basis
-    block = start
+    small = np.zeros((width * n_steps, width * n_steps))  # what A is in the basis; the upper half
+    block, lengths = start, _lengths(start)
     for step in range(n_steps):
-        filled = basis[:, : width * step]
         own = slice(width * step, width * (step + 1))
-        basis[:, own] = _orthonormal(block, filled)
-        image[:, own] = apply(basis[:, own])
-        block = image[:, own]
-    small = _inner(basis, image)
-    values, turns = np.linalg.eigh((small + small.T) / 2)  # ascending
+        basis[:, own] = _orthonormal(block, basis[:, : own.start], lengths)
+        block = apply(basis[:, own])
+        lengths = _lengths(block)
+        filled = basis[:, : own.stop]
+        small[: own.stop, own] = _inner(filled, block)
+        if own.stop < len(small):
+            block = block - _times(filled, small[: own.stop, own])
+    small = np.triu(small) + np.triu(small, 1).T
+    values, turns = np.linalg.eigh(small)  # ascending
     turns = turns[:, ::-1][:, :rank]
     values = np.maximum(values[::-1], 0.0)
     found = _times(basis, turns)
@@ -120,23 +124,25 @@ def gap_after(values: Matrix, rank: int) -> float | None:
     return round(float(np.sqrt(values[rank - 1] / values[rank])), 4)
 
 
-def _orthonormal(block: Matrix, basis: Matrix) -> Matrix:
-    """Return columns that span the block but for what the basis spans; zeros where there is nothing more.
+def _orthonormal(block: Matrix, basis: Matrix, lengths: Matrix) -> Matrix:
+    """Return orthonormal columns that span the block; zeros where there is nothing more.
 
-    Each column is first brought to length 1, then twice the basis is taken away and what is left made orthonormal by
-    its Gram matrix: once is not enough where little is left.
+    What the basis spans is taken away from the block already; `lengths` are those of its columns before. Where little
+    was left of them, rounding has left much of the basis too, and it is taken away once more.
     """
-    lengths = np.sqrt(_inner(block, block).diagonal())
     block = block / np.where(lengths > 0, lengths, 1.0)
     for _ in range(2):
-        if basis.shape[1]:
-            along = _inner(basis, block)
-            block = block - _times(basis, along)
         values, turns = np.linalg.eigh(_inner(block, block))
         there = values > _NOTHING**2 * max(float(values[-1]), 1.0)
-        turns = np.where(there, turns / np.sqrt(np.where(there, values, 1.0)), 0.0)
-        block = _times(block, turns)
+        block = _times(block, np.where(there, turns / np.sqrt(np.where(there, values, 1.0)), 0.0))
+        if not there.any() or values[there].min() > _LITTLE**2:
+            break
+        block = block - _times(basis, _inner(basis, block))
     return block
+
+
+def _lengths(columns: Matrix) -> Matrix:
+    return np.asarray(np.sqrt((columns**2).sum(axis=0)))
 
 
 def _times(tall: Matrix, small: Matrix) -> Matrix:
