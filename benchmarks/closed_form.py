@@ -250,7 +250,8 @@ def report(folder: Path) -> str:
         "Test rows; means over seeds ± half the range; settings chosen on validation rows (all trials are in the JSON",
         "files). Shares are of WMF's retrain of the same seed, with the ends of the seeds' 95 % paired bootstrap",
         "intervals. Fit: from rows in memory to the published store; forget: one user, likewise, by an engine that",
-        "stays open; both with warm workers. Written by `python -m benchmarks.closed_form --report`.",
+        "stays open; both with warm workers. Other work ran on the same cores: times compare loosely, within a table.",
+        "Written by `python -m benchmarks.closed_form --report`.",
     ]
     for path in sorted(folder.glob("closed-form-*.json")):
         result = json.loads(path.read_text())
