@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.datasets import NAMES, Dataset, bootstrap, load
+from benchmarks.tables import head, share, spread
 
 if TYPE_CHECKING:
     from receraser.config import EngineConfig
@@ -251,7 +252,8 @@ def report(folder: Path) -> str:
         "files). Shares are of WMF's retrain of the same seed, with the ends of the seeds' 95 % paired bootstrap",
         "intervals. Fit: from rows in memory to the published store; forget: one user, likewise, by an engine that",
         "stays open; both with warm workers. Other work ran on the same cores: times compare loosely, within a table.",
-        "Written by `python -m benchmarks.closed_form --report`.",
+        "WMF's vectors have length 64; gram's and graphfilter's rank is what validation chose and stands below each",
+        "table, so sizes differ. Written by `python -m benchmarks.closed_form --report`.",
     ]
     for path in sorted(folder.glob("closed-form-*.json")):
         result = json.loads(path.read_text())
@@ -259,12 +261,12 @@ def report(folder: Path) -> str:
             continue
         lines += ["", f"## {result['dataset']}", ""]
         lines += [f"`{result['command']}`, {result['hardware']}, {result['date']}", ""]
-        head = ["", "R@20", "N@20", "share R@20", "share N@20", "fit, s", "forget, s", "forget / fit", "path"]
-        lines += _head([*head, "store, MB", "worker, MB"])
+        columns = ["", "R@20", "N@20", "share R@20", "share N@20", "fit, s", "forget, s", "forget / fit", "path"]
+        lines += head([*columns, "store, MB", "worker, MB"])
         for name in dict.fromkeys(run["what"] for run in result["runs"]):
             runs = [run for run in result["runs"] if run["what"] == name]
-            cells = [name, *(_spread([run[metric] for run in runs]) for metric in METRICS)]
-            cells += [_share(runs, metric) for metric in METRICS]
+            cells = [name, *(spread([run[metric] for run in runs]) for metric in METRICS)]
+            cells += [share(runs, metric) for metric in METRICS]
             if "fit" in runs[0]:
                 fit, forget = (statistics.mean(run[key] for run in runs) for key in ("fit", "forget"))
                 cells += [f"{fit:.2f}", f"{forget:.2f}", f"{forget / fit:.2f}", str(runs[0]["path"])]
@@ -284,32 +286,13 @@ def report(folder: Path) -> str:
 def _sequence_lines(result: Mapping[str, Any]) -> list[str]:
     found = result["sequence"]
     lines = ["", f"### Users forgotten one after another, spectral, WMF, 32 shards ({result['dataset']})", ""]
-    lines += _head(["forgotten", "R@20", "N@20", "share of a retrain on the survivors, R@20", "N@20", "s each"])
+    lines += head(["forgotten", "R@20", "N@20", "share of a retrain on the survivors, R@20", "N@20", "s each"])
     for step in found["steps"]:
         cells = [str(step["forgotten"]), *(f"{step[m]:.4f}" for m in METRICS)]
-        cells += [_share([step], m) for m in METRICS]
+        cells += [share([step], m) for m in METRICS]
         lines.append("| " + " | ".join([*cells, f"{step['seconds each']:.2f}"]) + " |")
     same = "yes" if found["same digest as a fresh fit"] else "NO"
     return [*lines, "", f"Same digest as a fresh fit on the survivors: {same}; level {found['level']}."]
-
-
-def _head(cells: Sequence[str]) -> list[str]:
-    return [f"| {' | '.join(cells)} |", "|" + "---|" * len(cells)]
-
-
-def _spread(values: list[float]) -> str:
-    if len(values) == 1:
-        return f"{values[0]:.4f}"
-    return f"{statistics.mean(values):.4f} ± {(max(values) - min(values)) / 2:.4f}"
-
-
-def _share(runs: Sequence[Mapping[str, Any]], metric: str) -> str:
-    if f"{metric} share" not in runs[0]:
-        return ""
-    mean = statistics.mean(run[f"{metric} share"] for run in runs)
-    low = min(run[f"{metric} interval"][0] for run in runs)
-    high = max(run[f"{metric} interval"][1] for run in runs)
-    return f"{mean:.1%} [{low:.1%}, {high:.1%}]"
 
 
 def main() -> None:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.datasets import NAMES, Dataset, bootstrap, load
+from benchmarks.tables import head, share, spread
 
 if TYPE_CHECKING:
     from receraser.config import EngineConfig
@@ -222,19 +223,19 @@ def report(folder: Path) -> str:
         "Test rows; means over seeds (each another hash key too) ± half the range; settings chosen on validation rows.",
         "Shares are of a retrain with the same seed; in brackets the lowest and the highest end of the seeds' 95 %",
         "paired bootstrap intervals over users. Forget: one user, from the request to the published store, workers",
-        "warm, as a share of the retrain's fit in the same run. Written by `python -m benchmarks.spectral --report`.",
+        "warm, as a share of the retrain's fit in the same run. A retrain's vectors have length 64; where the rank below",
+        "is another one, retrain and merge are not of equal size. Written by `python -m benchmarks.spectral --report`.",
     ]
     for path in sorted(folder.glob("spectral-*.json")):
         result = json.loads(path.read_text())
         lines += ["", f"## {result['dataset']}, {result['model']}", ""]
         lines += [f"`{result['command']}`, {result['hardware']}, {result['date']}", ""]
-        lines += ["| | R@20 | N@20 | share R@20 | share N@20 | fit, s | forget, s | forget / retrain |"]
-        lines += ["|---|---|---|---|---|---|---|---|"]
+        lines += head(["", "R@20", "N@20", "share R@20", "share N@20", "fit, s", "forget, s", "forget / retrain"])
         full = statistics.mean(run["fit"] for run in result["runs"] if run["what"] == "retrain")
         for name in dict.fromkeys(run["what"] for run in result["runs"]):
             runs = [run for run in result["runs"] if run["what"] == name]
-            cells = [name, *(_spread([run[metric] for run in runs]) for metric in METRICS)]
-            cells += [_share(runs, metric) for metric in METRICS]
+            cells = [name, *(spread([run[metric] for run in runs]) for metric in METRICS)]
+            cells += [share(runs, metric) for metric in METRICS]
             cells += [f"{statistics.mean(r['fit'] for r in runs):.2f}" if "fit" in runs[0] else ""]
             forget = statistics.mean(r["forget"] for r in runs) if "forget" in runs[0] else None
             cells += ["", ""] if forget is None else [f"{forget:.2f}", f"{forget / full:.2f}"]
@@ -243,19 +244,6 @@ def report(folder: Path) -> str:
             settings = ", ".join(f"{key}={value}" for key, value in result[what].items())
             lines += ["", f"{what.replace('_', ' ')}: {settings}"]
     return "\n".join(lines) + "\n"
-
-
-def _spread(values: list[float]) -> str:
-    return f"{statistics.mean(values):.4f} ± {(max(values) - min(values)) / 2:.4f}"
-
-
-def _share(runs: list[Mapping[str, object]], metric: str) -> str:
-    if f"{metric} share" not in runs[0]:
-        return ""
-    shares = [float(str(run[f"{metric} share"])) for run in runs]
-    ends = [run[f"{metric} interval"] for run in runs]
-    low, high = min(one[0] for one in ends), max(one[1] for one in ends)  # type: ignore[index]
-    return f"{statistics.mean(shares):.1%} [{low:.1%}, {high:.1%}]"
 
 
 def main() -> None:
