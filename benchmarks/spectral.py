@@ -223,8 +223,9 @@ def report(folder: Path) -> str:
         "Test rows; means over seeds (each another hash key too) ± half the range; settings chosen on validation rows.",
         "Shares are of a retrain with the same seed; in brackets the lowest and the highest end of the seeds' 95 %",
         "paired bootstrap intervals over users. Forget: one user, from the request to the published store, workers",
-        "warm, as a share of the retrain's fit in the same run. A retrain's vectors have length 64; where the rank below",
-        "is another one, retrain and merge are not of equal size. Written by `python -m benchmarks.spectral --report`.",
+        "warm, as a share of the retrain's fit in the same run. A retrain's vectors have length 64; where the rank",
+        "below is another one, retrain and merge are not of equal size. Written by `python -m benchmarks.spectral",
+        "--report`.",
     ]
     for path in sorted(folder.glob("spectral-*.json")):
         result = json.loads(path.read_text())
