@@ -17,6 +17,7 @@ __all__ = ["add_pairs", "co_counts", "csr_times_dense", "mirrored", "solve_cg", 
 
 F = TypeVar("F", bound=Callable[..., object])
 Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
 
 LANES = 16
 TILE = 64
@@ -126,44 +127,90 @@ def solve_cg(
             rr = new_rr
 
 
+@_compiled
+def _add_four(a: Float64, b: Float64, p: Float64, q: Float64, r: Float64, s: Float64) -> None:
+    """Add four rows at once: their outer products to the lower half of a, themselves to b.
+
+    Four rows, and two lines of `a`, for one pass over `a`: it is the passes that cost. Above the diagonal, `a` is free.
+    """
+    dim = b.shape[0]
+    for j in range(dim):
+        b[j] += (p[j] + q[j]) + (r[j] + s[j])
+    for j in range(0, dim - 1, 2):
+        k = j + 1
+        pj, qj, rj, sj = p[j], q[j], r[j], s[j]
+        pk, qk, rk, sk = p[k], q[k], r[k], s[k]
+        for c in range(j + 2):
+            a[j, c] += (pj * p[c] + qj * q[c]) + (rj * r[c] + sj * s[c])
+            a[k, c] += (pk * p[c] + qk * q[c]) + (rk * r[c] + sk * s[c])
+    if dim % 2:
+        j = dim - 1
+        pj, qj, rj, sj = p[j], q[j], r[j], s[j]
+        for c in range(dim):
+            a[j, c] += (pj * p[c] + qj * q[c]) + (rj * r[c] + sj * s[c])
+
+
+@_compiled
+def _solve_positive(a: Float64, b: Float64, column: Float64) -> None:
+    """Solve a x = b for a positive definite a, of which the lower half is read; x replaces b. `column`: scratch space.
+
+    By a = L L^T, one column after the other, all that is right of it brought up to date at once: the inner loops run
+    along lines of `a`, which the compiler can do several numbers at a time.
+    """
+    dim = b.shape[0]
+    for k in range(dim):
+        a[k, k] = np.sqrt(a[k, k])
+        for j in range(k + 1, dim):
+            a[j, k] /= a[k, k]
+            column[j] = a[j, k]
+        for j in range(k + 1, dim):
+            factor = column[j]
+            line, other = a[j, k + 1 : j + 1], column[k + 1 : j + 1]
+            for c in range(line.shape[0]):
+                line[c] -= factor * other[c]
+    for k in range(dim):  # L y = b
+        for c in range(k):
+            b[k] -= a[k, c] * b[c]
+        b[k] /= a[k, k]
+    for back in range(dim):  # L^T x = y
+        k = dim - 1 - back
+        b[k] /= a[k, k]
+        factor, line = b[k], a[k]
+        for c in range(k):
+            b[c] -= factor * line[c]
+
+
 @_parallel
 def solve_cholesky(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int64],
-    others: NDArray[np.float64],
-    gram: NDArray[np.float64],
-    penalty: NDArray[np.float64],
-    solution: NDArray[np.float64],
+    others: Float64,
+    gram: Float64,
+    penalty: Float64,
+    solution: Float64,
 ) -> None:
     """Solve the same normal equations exactly, row by row, in float64 by a Cholesky factorisation."""
     dim = others.shape[1]
     for row in numba.prange(solution.shape[0]):
         a = gram.copy()
         b = np.zeros(dim)
-        for entry in range(indptr[row], indptr[row + 1]):
-            q = others[indices[entry]]
+        column = np.empty(dim)
+        first, last = indptr[row], indptr[row + 1]
+        fours = first + (last - first) // 4 * 4
+        for at in range(first, fours, 4):
+            p, q = others[indices[at]], others[indices[at + 1]]
+            r, s = others[indices[at + 2]], others[indices[at + 3]]
+            _add_four(a, b, p, q, r, s)
+        for at in range(fours, last):
+            q = others[indices[at]]
             for j in range(dim):
                 b[j] += q[j]
+                factor = q[j]
                 for c in range(j + 1):
-                    a[j, c] += q[j] * q[c]
+                    a[j, c] += factor * q[c]
         for j in range(dim):
             a[j, j] += penalty[row]
-        for j in range(dim):  # a = L L^T, lower half in place
-            for k in range(j):
-                for c in range(k):
-                    a[j, k] -= a[j, c] * a[k, c]
-                a[j, k] /= a[k, k]
-                a[j, j] -= a[j, k] * a[j, k]
-            a[j, j] = np.sqrt(a[j, j])
-        for j in range(dim):  # L y = b
-            for c in range(j):
-                b[j] -= a[j, c] * b[c]
-            b[j] /= a[j, j]
-        for back in range(dim):  # L^T x = y
-            j = dim - 1 - back
-            for c in range(j + 1, dim):
-                b[j] -= a[c, j] * b[c]
-            b[j] /= a[j, j]
+        _solve_positive(a, b, column)
         for j in range(dim):
             solution[row, j] = b[j]
 
