@@ -23,6 +23,7 @@ LAYERS: list[list[str]] = [
     ["data.ids"],
     ["data.interactions"],
     ["fingerprint"],  # of rows, among others
+    ["proof"],
     ["data"],
     ["protocols", "metrics", "ranking"],
     ["evaluation", "training"],

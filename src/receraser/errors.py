@@ -9,6 +9,7 @@
     ├── StoreError                exit 1  a store is there but damaged, half-written, in use or in the way
     ├── KeyMismatchError          exit 1  the pseudonym key at hand is not the one the store was made with
     ├── EnvironmentMismatchError  exit 1  weights computed here would not have the bits of those in the store
+    ├── ProofError                exit 1  a proof does not hold: a signature, a chain, a commitment, a digest
     └── TrainingError             exit 1  a submodel could not be trained (diverged, a worker died)
 
 A message says what was found, what was expected and what to do next. `exit_code` is the command line's.
@@ -23,6 +24,7 @@ __all__ = [
     "DataError",
     "EnvironmentMismatchError",
     "KeyMismatchError",
+    "ProofError",
     "ReceraserError",
     "StoreError",
     "StoreNotFoundError",
@@ -90,6 +92,10 @@ class KeyMismatchError(ReceraserError):
 
 class EnvironmentMismatchError(ReceraserError):
     """What bits depend on differs from where the store was computed."""
+
+
+class ProofError(ReceraserError):
+    """A proof does not hold, or is none."""
 
 
 class TrainingError(ReceraserError):

@@ -1,0 +1,1 @@
+"""Proof for somebody who trusts nobody: commitments, a ledger, signatures, certificates. Pure values, no model."""
