@@ -19,7 +19,7 @@ SOURCE = Path(receraser.__file__).parent
 # The longest name that fits decides: `data.ids` is itself, `data.splits` is `data`.
 LAYERS: list[list[str]] = [
     ["errors", "seeds"],
-    ["settings"],
+    ["settings", "keys"],
     ["data.ids"],
     ["data.interactions"],
     ["fingerprint"],  # of rows, among others
@@ -27,13 +27,14 @@ LAYERS: list[list[str]] = [
     ["data"],
     ["protocols", "metrics", "ranking"],
     ["evaluation", "training"],
-    ["models", "keys", "methods"],
+    ["models", "methods"],
     ["partition"],
     ["aggregation", "erasure"],
     ["execution", "config", "reports"],
-    ["state"],
+    ["state", "purity"],
     ["changes", "serving", "store"],
-    ["fitting"],
+    ["fitting", "custody"],
+    ["handing", "work"],
     ["engine"],
     ["cli"],
     ["__main__"],

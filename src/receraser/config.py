@@ -19,7 +19,9 @@
 A name instead of a file is one of the presets that come with the package (`presets/*.toml`). Settings that are not
 named have their default, a constant; the configuration that is stored and digested is always complete. `--set
 KEY=VALUE` changes a hyperparameter of the model, `--set partition.KEY=VALUE` and `--set aggregation.KEY=VALUE` the
-others. The environment variables that the package reads are read here and nowhere else.
+others. A model such as "package.module:Object" is somebody else's: its hyperparameters are whatever it takes, and the
+SHA-256 of its source, which knows the defaults, is noted among them (docs/own-models.md). The environment variables
+that the package reads are read here and nowhere else.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ from pathlib import Path
 from receraser import settings
 from receraser.errors import UsageError, nearest
 from receraser.methods import CUSTOM, METHODS, find_method, method_of
+from receraser.models.foreign import SOURCE, parsed
+from receraser.models.source import find, is_foreign
 
 __all__ = [
     "ADDITIVE_NAMES",
@@ -45,6 +49,7 @@ __all__ = [
     "load_config",
     "part_settings",
     "preset_names",
+    "renewed",
     "resolve",
 ]
 
@@ -137,14 +142,16 @@ def resolve(config: EngineConfig, texts: Mapping[str, str] | None = None) -> Eng
     given = _by_part(texts or {})
     chosen = {key: _chosen(config, key, given[what]) for key, (what, _) in _PARTS.items()}
     config = dataclasses.replace(config, **chosen)  # type: ignore[arg-type]
-    complete = {key: settings.values(_part(config, what)) for key, (what, _) in _PARTS.items()}
+    complete = {key: _values(_part(config, what)) for key, (what, _) in _PARTS.items()}
     plain = {key: {k: v for k, v in one.items() if k not in _OWNED} for key, one in complete.items()}
     named = dataclasses.replace(config, method=method_of(config.partition, config.aggregation))
     return dataclasses.replace(named, **plain)  # type: ignore[arg-type]
 
 
 def _device(config: EngineConfig) -> str:
-    """Return where the parts compute: additive models on the CPU alone."""
+    """Return where the parts compute: additive models on the CPU alone, somebody's model there unless it is said."""
+    if is_foreign(config.model):
+        return "cpu" if config.device == "auto" else config.device
     if config.model not in ADDITIVE_NAMES:
         return config.device
     if config.device == "cuda":
@@ -159,7 +166,22 @@ def check_parts(config: EngineConfig) -> None:
 
 
 def _part(config: EngineConfig, what: str) -> settings.Part:
-    return settings.make(_registry(what), what, *part_settings(config, what))
+    from receraser.models.custom import Custom
+
+    name, own = part_settings(config, what)
+    return Custom(name, own) if _find(what, name) is Custom else settings.make(_registry(what), what, name, own)
+
+
+def _values(part: settings.Part) -> dict[str, object]:
+    from receraser.models.custom import Custom
+
+    return part.hyperparameters() if isinstance(part, Custom) else settings.values(part)
+
+
+def renewed(config: EngineConfig) -> EngineConfig:
+    """Return a configuration for a fit from nothing: somebody's model is taken as its source is by then."""
+    own = {key: value for key, value in config.hyperparameters.items() if key != SOURCE}
+    return dataclasses.replace(config, hyperparameters=own) if is_foreign(config.model) else config
 
 
 def combined(config: EngineConfig) -> EngineConfig:
@@ -225,11 +247,24 @@ def _chosen(config: EngineConfig, key: str, texts: Mapping[str, str]) -> dict[st
     """Return the settings of a part: those of the configuration, changed by texts."""
     what, _ = _PARTS[key]
     part = _find(what, getattr(config, what))
+    if what == "model" and is_foreign(config.model):
+        return _of_somebody(config, texts)
     known = [one for one in settings.kinds(part) if one not in _OWNED]
     for name in (*getattr(config, key), *texts):
         if name not in known:
             raise settings.unknown(what, part.name, name, known)
     return {**getattr(config, key), **settings.parse(part, what, texts)}
+
+
+def _of_somebody(config: EngineConfig, texts: Mapping[str, str]) -> dict[str, object]:
+    """Return the hyperparameters of somebody's model; if none is noted, with the source that it has now."""
+    given = {**config.hyperparameters, **parsed(texts)}
+    for name in _OWNED:
+        if name in given:
+            raise UsageError(
+                f"{name} is no hyperparameter of {config.model}; the configuration has a {name} of its own"
+            )
+    return {**given, SOURCE: given.get(SOURCE) or find(config.model).sha256}
 
 
 def _by_part(texts: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -255,6 +290,10 @@ def _registry(what: str) -> Mapping[str, type[settings.Part]]:
 
 
 def _find(what: str, name: str) -> type[settings.Part]:
+    from receraser.models.custom import Custom
+
+    if what == "model" and is_foreign(name):
+        return Custom
     known = _registry(what)
     if name not in known:
         raise UsageError(f"unknown {what} {name!r}: {nearest(name, known)}")

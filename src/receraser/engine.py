@@ -6,42 +6,47 @@
     recommend  ids -> pseudonyms -> histories -> Scorer.scores -> top_k -> item ids
     forget     ForgetRequest -> pseudonyms -> plan -> rows without them -> Model.fit (affected shards) -> Aggregator.fit
     save       rows, weights -> files by content -> one manifest, swapped atomically; what was there is destroyed
+    changing   a store, opened: a request is durable before work begins, published and certified when it is done
 
-Outside user ids end here: `_pseudonymous` is the border. Everything below sees pseudonyms. The stages of a fit are in
-`fitting`, what comes out of them in `state`.
+Outside user ids end here: `_pseudonymous` is the border. Everything below sees pseudonyms. The way from
+one state to the next is in `work`, what comes out of them in `state`, what surrounds a change of a store in `custody`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from receraser import settings
-from receraser.changes import Change, joined, without
-from receraser.config import EngineConfig, resolve
+from receraser.config import EngineConfig, renewed, resolve
+from receraser.custody import Act, Custody, Published
 from receraser.data.ids import IdMap, id_text, key_check, pseudonyms
 from receraser.data.interactions import Interactions
-from receraser.erasure.plan import NOTHING, cheapest, estimated_seconds, plan, share_of_pairs
+from receraser.erasure.plan import NOTHING, REBUILD, plan
 from receraser.erasure.request import ForgetRequest
-from receraser.errors import KeyMismatchError, StoreError, UsageError
+from receraser.errors import EnvironmentMismatchError, KeyMismatchError, StoreError, UsageError
 from receraser.evaluation import Evaluation, evaluate
-from receraser.fitting import Fitting
 from receraser.keys import PUBLIC_KEY
 from receraser.partition.partition import Embeddings, Partition
 from receraser.partition.registry import PARTITIONS
-from receraser.protocols import Additive, Aggregator, Executor, Model, Partitioner, Progress
+from receraser.protocols import Aggregator, Executor, Model, Partitioner, Progress
 from receraser.reports import AddReport, ForgetReport
 from receraser.serving import Recommendation, best_items, histories_of
 from receraser.state import ShardReport, State, rebooked
 from receraser.store.directory import DirectoryStore
 from receraser.store.export import Export, read_export, write_export
-from receraser.store.snapshot import Snapshot, read_snapshot, write_snapshot
+from receraser.store.pending import Pending
+from receraser.store.record import Policy, Record
+from receraser.store.snapshot import Snapshot, read_snapshot
+from receraser.work import Work
+
+if TYPE_CHECKING:
+    from receraser.proof.keyring import Keyring
 
 __all__ = ["AddReport", "Engine", "ForgetReport", "Recommendation"]
 
@@ -119,8 +124,15 @@ class Engine:
         self._key_check = "" if key is None else key_check(key)
         self._public_key = key == PUBLIC_KEY
         self._executor = executor
+        self.wishes = Interactions.empty()
+        self.origin = "given"
+        self.policy = Policy()
         self._fitted: State | None = None
         self._published: _Published | None = None
+        self._custody: Custody | None = None
+        self.certificate: Path | None = None
+        self.finished = 0
+        self._recipients: Sequence[Mapping[str, str]] = ()
 
     @classmethod
     def from_config(
@@ -161,12 +173,17 @@ class Engine:
         """Fit rows whose users go by pseudonyms already, from nothing; a given partition is taken as it is."""
         self._fitted = None
         self.config = resolve(self.config)
-        given = partition is not None
-        with self._fitting(self.config.shards, progress, partitions=not given) as fitting:
-            if partition is None:
-                partition = fitting.partition(train, valid, embeddings)
-            self._fitted = fitting.state(train, valid, partition, inherited=given)
+        with self._working(progress) as work:
+            self._fitted = work.fit(train, valid, partition=partition, embeddings=embeddings)
         return self
+
+    @contextmanager
+    def _working(self, progress: Progress | None) -> Iterator[Work]:
+        work = Work(self.config, self._executor, progress)
+        yield work
+        self.seconds = work.seconds
+        if self._fitted is not None:
+            self.config = self._fitted.config  # a new partition takes somebody's model as it is now
 
     def rebuild(
         self, *, device: str | None = None, embeddings: Embeddings | None = None, progress: Progress | None = None
@@ -174,23 +191,35 @@ class Engine:
         """Fit everything again, from the surviving rows alone: a new partition, in the environment of today.
 
         What a data-driven partition remembered of forgotten rows is gone after it. `device` moves it to another one.
-        If it fails, nothing has changed.
+        If it fails, nothing has changed. On an open store, requests that could not be finished in this environment are
+        done first.
         """
-        state = self._state()
+        self._state()
+        self._finish(progress, anew=True)
+        pending = None
+        if self._custody is not None:
+            pending = Pending("rebuild", self._custody.time(), keep_old=self._keep_old, device=device or "")
+            if embeddings is None:  # a request that needs a file cannot be finished by somebody who lacks it
+                self._custody.write_down(pending)
+        return self._rebuild(pending, device, self._renamed(embeddings), progress)
+
+    def _rebuild(
+        self, pending: Pending | None, device: str | None, embeddings: Embeddings | None, progress: Progress | None
+    ) -> Self:
+        state, started = self._state(), self._time()
         try:
-            if device is not None:
+            self.config = renewed(self.config)
+            if device:
                 self.config = dataclasses.replace(self.config, device=device)
-            return self._fit(state.train, state.valid, None, self._renamed(embeddings), progress)
+            self._fit(state.train, state.valid, None, embeddings, progress)
         except BaseException:
             self._fitted, self.config = state, state.config
             raise
-
-    @contextmanager
-    def _fitting(self, n_tasks: int, progress: Progress | None, *, partitions: bool) -> Iterator[Fitting]:
-        fitting = Fitting(self.config, self._executor, n_tasks=n_tasks, partitions=partitions, progress=progress)
-        with fitting:
-            yield fitting
-        self.seconds = dict(fitting.seconds)
+        everything = tuple(range(len(self._state().shards)))
+        self._hand_over(
+            Act("rebuild", state, retrained=everything, path=REBUILD, started=started, pending=pending, anew=True)
+        )
+        return self
 
     def _own_key(self) -> bytes:
         if self._key is None:
@@ -217,6 +246,7 @@ class Engine:
         *,
         items: Iterable[str | int] = (),
         interactions: Iterable[tuple[str | int, str | int]] = (),
+        hide: bool = False,
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> ForgetReport:
@@ -227,33 +257,79 @@ class Engine:
         `Engine.changing`, which publishes what changed and destroys what was there.
         """
         request = ForgetRequest.of(users, items, interactions)
-        return self.forget_request(request, dry_run=dry_run, progress=progress)
+        return self.forget_request(request, hide=hide, dry_run=dry_run, progress=progress)
 
     def forget_request(
-        self, request: ForgetRequest, *, dry_run: bool = False, progress: Progress | None = None
+        self,
+        request: ForgetRequest,
+        *,
+        hide: bool = False,
+        dry_run: bool = False,
+        progress: Progress | None = None,
     ) -> ForgetReport:
-        """Forget a batch; each affected shard is retrained once."""
+        """Forget a batch; each affected shard is retrained once.
+
+        A forgotten interaction makes its item one that may be recommended to that user again; `hide` keeps the items of
+        all interactions of the request out of their users' lists. It is a wish, stored as such, apart from the rows.
+        """
         state = self._state()
         names = dict(zip(request.named_users, pseudonyms(request.named_users, self._own_key()), strict=True))
-        planned = plan(request.renamed(names), state.train, state.valid, state.partition)
+        asked = request.renamed(names)
         outside = {pseudonym: name for name, pseudonym in names.items()}
-        change = without(state, planned)
-        report = ForgetReport(
-            rows_removed=planned.rows_removed,
-            valid_rows_removed=planned.valid_rows_removed,
-            shards_retrained=planned.shards,
-            path=_path(state, change, share_of_pairs(state.train, planned.train_rows)),
-            unknown=planned.unknown.renamed(outside),
-            users_left_empty=planned.users_left_empty,
-            items_left_empty=planned.items_left_empty,
-            estimated_seconds=_estimated(state, planned.shards),
-        )
         self.seconds = {}
-        if planned.shards and not dry_run:
-            with self._fitting(len(planned.shards), progress, partitions=False) as fitting:
-                self._fitted = fitting.changed(state, change, report.path)
-            self.titles = self._titles()
-        return report
+        if dry_run:
+            planned = plan(asked, state.train, state.valid, state.partition)
+            report = Work(self.config, self._executor).forget_report(state, planned, anew=self._due())
+            return _by_their_names(report, outside)
+        if not request:
+            return self.forget_request(request, dry_run=True)
+        pending = Pending("forget", self._time(), request=asked, hide=hide, keep_old=self._keep_old)
+        if self._custody is not None:
+            self._custody.write_down(pending)
+        return self._forget(pending, outside, progress)
+
+    def _forget(
+        self, pending: Pending, outside: Mapping[str, str], progress: Progress | None, *, anew: bool = False
+    ) -> ForgetReport:
+        """Do a request, by pseudonyms, that is written down; with `anew` by a new partition and from nothing."""
+        state, started = self._state(), self._time()
+        planned = plan(pending.request, state.train, state.valid, state.partition)
+        with self._working(progress) as work:
+            report = work.forget_report(state, planned, anew=anew or self._due())
+            self._fitted = work.forget(state, planned, report)
+        hidden = self._hidden(pending, state)
+        self.wishes = Interactions.union([self.wishes.take(~pending.request.cells(self.wishes)), hidden])
+        self.titles = self._titles()
+        removed_valid = Interactions.empty()
+        if state.valid is not None and planned.valid_rows is not None:
+            removed_valid = state.valid.take(planned.valid_rows)
+        done = self._hand_over(
+            Act(
+                "forget",
+                state,
+                request=pending.request,
+                unknown=planned.unknown,
+                removed=state.train.take(planned.train_rows),
+                removed_valid=removed_valid,
+                retrained=report.shards_retrained,
+                path=report.path,
+                started=started,
+                pending=pending,
+                anew=report.path == REBUILD,
+                hides=len(hidden) > 0,
+                outside=outside,
+            )
+        )
+        named = _by_their_names(report, outside)
+        return dataclasses.replace(named, certificate=done.certificate, receipts=done.receipts)
+
+    def _hidden(self, pending: Pending, state: State) -> Interactions:
+        """Return the pairs that a request wishes to be kept out of lists: of people somebody knows something about."""
+        if not pending.hide:
+            return Interactions.empty()
+        tables = [state.train] if state.valid is None else [state.train, state.valid]
+        pairs = pending.request.interactions
+        return Interactions.from_pairs(pair for pair in pairs if any(pair[0] in table.users for table in tables))
 
     def add(self, interactions: Interactions, *, dry_run: bool = False, progress: Progress | None = None) -> AddReport:
         """Take new rows in; only the shards they join are retrained, from nothing.
@@ -267,14 +343,95 @@ class Engine:
         self.seconds = {}
         if not len(new):
             return AddReport(0, len(rows), 0, (), NOTHING, 0.0)
-        with self._fitting(state.config.shards, progress, partitions=False) as fitting:
-            change = joined(state, new, fitting.place(new, state.train, state.partition))
-            path = _path(state, change, share_of_pairs(change.train, change.train.holds(new)))
-            if not dry_run:
-                self._fitted = fitting.changed(state, change, path)
-        moved = 0 if state.valid is None or change.valid is None else len(state.valid) - len(change.valid)
-        seconds = _estimated(state, change.affected)
-        return AddReport(len(new), len(rows) - len(new), moved, change.affected, path, seconds)
+        if dry_run:
+            with self._working(progress) as work:
+                return work.add(state, rows, anew=self._due(), dry_run=True)[1]
+        pending = Pending("add", self._time(), rows=rows, keep_old=self._keep_old)
+        if self._custody is not None:
+            self._custody.write_down(pending)
+        return self._add(pending, rows, progress)
+
+    def _add(self, pending: Pending, rows: Interactions, progress: Progress | None, *, anew: bool = False) -> AddReport:
+        """Do an add, by pseudonyms, that is written down."""
+        state, started = self._state(), self._time()
+        new = rows.without(state.train)
+        with self._working(progress) as work:
+            self._fitted, report = work.add(state, rows, anew=anew or self._due())
+        self.wishes = self.wishes.without(new)  # whoever has an item again does not mind it any more
+        done = self._hand_over(
+            Act(
+                "add",
+                state,
+                added=new,
+                retrained=report.shards_retrained,
+                path=report.path,
+                started=started,
+                pending=pending,
+                anew=report.path == REBUILD,
+            )
+        )
+        return dataclasses.replace(report, certificate=done.certificate)
+
+    # ------------------------------------------------------------------ custody
+
+    @property
+    def recipients(self) -> Sequence[Mapping[str, str]]:
+        """Who was handed an export or a certificate of the store this engine was read from."""
+        return self._recipients
+
+    @property
+    def _keep_old(self) -> bool:
+        return self._custody is not None and self._custody.keep_old
+
+    def _time(self) -> str:
+        return "" if self._custody is None else self._custody.time()
+
+    def _due(self) -> bool:
+        """Say whether the store's policy wants a new partition with the next change."""
+        config = self._state().config
+        if self._custody is None or not PARTITIONS[config.partition].remembers_data:
+            return False
+        if config.partition_settings.get("embeddings") == "file":
+            return False
+        debt = self._custody.record.debt
+        with_this = dataclasses.replace(debt, requests=debt.requests + 1)
+        return self.policy.due(with_this, now=self._custody.time())
+
+    def _finish(self, progress: Progress | None, *, anew: bool = False) -> int:
+        """Do the requests that were written down and not finished; return how many there were.
+
+        With `anew`, what cannot be done in this environment is done by a new partition and from nothing.
+        """
+        todo = [] if self._custody is None else self._custody.pending()
+        for pending in todo:
+            try:
+                self._do(pending, progress)
+            except EnvironmentMismatchError:
+                if not anew:
+                    raise
+                self._do(pending, progress, anew=True)
+        return len(todo)
+
+    def _do(self, pending: Pending, progress: Progress | None, *, anew: bool = False) -> None:
+        if pending.kind == "forget":
+            self._forget(pending, {}, progress, anew=anew)
+        elif pending.kind == "add" and pending.rows is not None:
+            self._add(pending, pending.rows, progress, anew=anew)
+        else:
+            self._rebuild(pending, pending.device, None, progress)
+
+    def _hand_over(self, act: Act) -> Published:
+        """Publish what was done, where a store is open to be changed."""
+        state, custody = self._state(), self._custody
+        if custody is None:
+            return Published(state)
+        started = time.perf_counter()
+        keep_old = act.pending is not None and act.pending.keep_old
+        done = custody.publish(self._snapshot(state), act, keep_old=keep_old)
+        self._fitted = done.state
+        self._published = _Published(custody.store.path.resolve(), custody.store.version(), done.state)
+        self.seconds["publish"] = time.perf_counter() - started
+        return done
 
     # ------------------------------------------------------------------ recommend, evaluate
 
@@ -299,7 +456,8 @@ class Engine:
         stranger = None if items is None else [id_text(item) for item in items]
         histories = histories_of(state, pseudonyms(names, self._own_key()), stranger)
         names += [""] if items is not None else []
-        return dict(zip(names, best_items(state, histories, k, exclude_seen=exclude_seen), strict=True))
+        best = best_items(state, histories, k, exclude_seen=exclude_seen, wishes=self.wishes)
+        return dict(zip(names, best, strict=True))
 
     @property
     def items(self) -> IdMap:
@@ -362,11 +520,11 @@ class Engine:
 
     # ------------------------------------------------------------------ save, load, export
 
-    def save(self, folder: str | Path, *, replace: bool = False) -> None:
+    def save(self, folder: str | Path, *, replace: bool = False, keyring: Keyring | None = None) -> None:
         """Publish the fitted engine as a store; an existing one is refused, or destroyed with `replace`.
 
         Refused too if the engine was read from this store and somebody else has changed it since: rows that were
-        forgotten meanwhile would come back.
+        forgotten meanwhile would come back. With a `keyring` it is certified.
         """
         state = rebooked(self._state(), kept_old=False)  # that was of the store it was read from
         store = DirectoryStore(Path(folder))
@@ -375,13 +533,19 @@ class Engine:
         with store.writing():
             store.check_free(replace=replace)  # again, now that nobody else can write
             self._check_not_stale(store)
-            self._publish(store, state)
+            then = self._published
+            own = then is not None and then.path == store.path.resolve() and store.exists()
+            record = read_snapshot(store).record if own else Record()
+            custody = Custody(store, dataclasses.replace(record, origin=self.origin, policy=self.policy), keyring)
+            everything = tuple(range(len(state.shards)))
+            act = Act("fit", None, added=state.train, retrained=everything, path=REBUILD, anew=not state.inherited)
+            done = custody.publish(self._snapshot(state), act)
+            for name in store.pending():
+                store.drop_pending(name)  # of a store that is no more
+            self._fitted = done.state
+            self._published = _Published(store.path.resolve(), store.version(), done.state)
+            self.certificate = done.certificate
         self.seconds["publish"] = time.perf_counter() - started
-
-    def _publish(self, store: DirectoryStore, state: State, *, keep_old: bool = False) -> None:
-        """Make a state the content of a store, whose lock is held."""
-        self._fitted = write_snapshot(store, self._snapshot(state), keep_old=keep_old)
-        self._published = _Published(store.path.resolve(), store.version(), self._fitted)
 
     def _check_not_stale(self, store: DirectoryStore) -> None:
         """Raise if the engine was read from this store and the store has changed since."""
@@ -395,7 +559,7 @@ class Engine:
             )
 
     def _snapshot(self, state: State) -> Snapshot:
-        return Snapshot(state, self._titles(), self._key_check, self._public_key)
+        return Snapshot(state, self._titles(), self._key_check, self._public_key, wishes=self.wishes)
 
     def _titles(self) -> dict[str, str]:
         """Return the titles of the items there are: what has vanished leaves none behind."""
@@ -412,7 +576,7 @@ class Engine:
         engine._open(DirectoryStore(Path(folder)))
         return engine
 
-    def _open(self, store: DirectoryStore) -> State:
+    def _open(self, store: DirectoryStore) -> Snapshot:
         """Take over what a store holds."""
         snapshot = read_snapshot(store)
         if self._key is None and snapshot.public_key:
@@ -423,9 +587,12 @@ class Engine:
         self._key_check, self._public_key = snapshot.key_check, snapshot.public_key
         self.config = snapshot.state.config
         self.titles = dict(snapshot.titles)
+        self.wishes = snapshot.wishes
+        self.origin, self.policy = snapshot.record.origin, snapshot.record.policy
+        self._recipients = snapshot.record.recipients
         self._fitted = snapshot.state
         self._published = _Published(store.path.resolve(), snapshot.version, snapshot.state)
-        return snapshot.state
+        return snapshot
 
     @classmethod
     @contextmanager
@@ -435,11 +602,16 @@ class Engine:
         *,
         key: bytes | None = PUBLIC_KEY,
         executor: Executor | None = None,
+        keyring: Keyring | None = None,
         keep_old: bool = False,
+        finish: bool = True,
     ) -> Iterator[Self]:
-        """Open a store to change it: nobody else can write meanwhile, and what changed is published at the end.
+        """Open a store to change it: nobody else can write meanwhile.
 
-        The old state is destroyed by that, or kept with `keep_old`. If the block raises, the store stays as it was.
+        Every forget, add or rebuild in the block is written down before its work begins, and published when it is done;
+        the state before it is destroyed by that, or kept with `keep_old`. Whatever an interrupted change left to do is
+        done first (unless `finish` is False: a rebuild does it by itself). If something fails, the store stays as it
+        was, and the request stays written down for the next time. With a `keyring`, what was done is certified.
 
         Examples
         --------
@@ -457,13 +629,14 @@ class Engine:
         with store.writing():
             store.sweep()  # what an interrupted change was about to destroy
             engine = cls(key=key, executor=executor)
-            before = engine._open(store)
-            yield engine
-            if engine._state() is before:
-                return
-            started = time.perf_counter()
-            engine._publish(store, rebooked(engine._state(), kept_old=keep_old), keep_old=keep_old)
-            engine.seconds["publish"] = time.perf_counter() - started
+            snapshot = engine._open(store)
+            engine._custody = Custody(store, snapshot.record, keyring, keep_old=keep_old)
+            try:
+                if finish:
+                    engine.finished = engine._finish(None)
+                yield engine
+            finally:
+                engine._custody = None
 
     def export(self, folder: str | Path) -> None:
         """Write what a fresh fit needs to a new folder: rows (by pseudonyms), assignment, configuration, titles."""
@@ -508,17 +681,11 @@ class Engine:
         return engine._fit(export.train, export.valid, given, None, progress)
 
 
-def _path(state: State, change: Change, share: float) -> str:
-    """Return the cheapest exact way; `share` of all pairs of a user's items belongs to users who change."""
-    only = state.shards[0]
-    summed = isinstance(only.model, Additive) and only.sums is not None and only.model.keeps_sums(change.train)
-    return cheapest(change.affected, len(state.shards), share if summed else None)
-
-
-def _estimated(state: State, shards: Sequence[int]) -> float | None:
-    """Return about how long it takes to retrain some shards here, by how long it took the last time."""
-    by_shard = [one.seconds for one in state.shards]
-    return estimated_seconds(shards, by_shard, state.seconds.get("aggregate"), len(os.sched_getaffinity(0)))
+def _by_their_names(report: ForgetReport, outside: Mapping[str, str]) -> ForgetReport:
+    """Return a report in which users go by the ids they were asked for by, as far as these are known."""
+    unknown = report.unknown
+    names = {user: outside.get(user, user) for user in unknown.named_users}
+    return dataclasses.replace(report, unknown=unknown.renamed(names))
 
 
 def _own_settings(part: Partitioner | Aggregator) -> dict[str, object]:

@@ -9,6 +9,7 @@
     ├── StoreError                exit 1  a store is there but damaged, half-written, in use or in the way
     ├── KeyMismatchError          exit 1  the pseudonym key at hand is not the one the store was made with
     ├── EnvironmentMismatchError  exit 1  weights computed here would not have the bits of those in the store
+    ├── PurityError               exit 1  somebody's model leaks: it is no pure function of its rows, settings and seed
     ├── ProofError                exit 1  a proof does not hold: a signature, a chain, a commitment, a digest
     └── TrainingError             exit 1  a submodel could not be trained (diverged, a worker died)
 
@@ -25,6 +26,7 @@ __all__ = [
     "EnvironmentMismatchError",
     "KeyMismatchError",
     "ProofError",
+    "PurityError",
     "ReceraserError",
     "StoreError",
     "StoreNotFoundError",
@@ -96,6 +98,10 @@ class EnvironmentMismatchError(ReceraserError):
 
 class ProofError(ReceraserError):
     """A proof does not hold, or is none."""
+
+
+class PurityError(ReceraserError):
+    """A model that somebody else wrote depends on more than its rows, its hyperparameters and its seed."""
 
 
 class TrainingError(ReceraserError):

@@ -36,9 +36,11 @@ from receraser.execution.task import (
 from receraser.execution.toys import toy_aggregation, toy_partition, toy_submodel, toy_sums
 from receraser.fingerprint import Tensors
 from receraser.models.registry import make_model
+from receraser.models.source import is_foreign
 from receraser.partition.partition import Embeddings, Partition, Shard
 from receraser.partition.registry import make_partitioner
 from receraser.protocols import Additive, Executor, Progress, Reusing
+from receraser.purity import require_pure
 from receraser.seeds import derive
 from receraser.state import FittedShard, State
 
@@ -126,6 +128,13 @@ class Fitting:
                 f"is {found.get(key, 'not set')!r}{more}; new weights would not fit beside the old ones. Do it where "
                 "it was computed, or refit everything here with: receraser rebuild"
             )
+
+    def check_model(self) -> None:
+        """Raise if the model is somebody else's and leaks: before a fit from nothing. Ours are held to it by tests."""
+        name, hyperparameters = part_settings(self.config, "model")
+        if is_foreign(name):
+            with self._timed("purity"):
+                require_pure(name, hyperparameters, progress=self._progress)
 
     # ------------------------------------------------------------------ the stages
 

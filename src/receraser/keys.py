@@ -2,6 +2,8 @@
 
 Without a folder the key is a public constant: rows still go by pseudonyms, and the same data gives the same digest on
 every machine, but whoever can guess an id can recognise it. For personal data, name a folder and guard it.
+
+Other keys live in the folder too (`receraser.proof.keyring`); they are written and read by the functions here.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pathlib import Path
 
 from receraser.errors import UsageError
 
-__all__ = ["PUBLIC_KEY", "has_key", "load_key"]
+__all__ = ["PUBLIC_KEY", "flush_folder", "has_key", "key_in", "load_key", "write_once"]
 
 PUBLIC_KEY = hashlib.sha256(b"receraser: public pseudonym key").digest()
 _NAME = "pseudonym.key"
@@ -31,12 +33,20 @@ def load_key(folder: Path | None, *, create: bool = False) -> bytes:
     if folder is None:
         return PUBLIC_KEY
     path = Path(folder) / _NAME
+    key = key_in(path, create=create)
+    if key is None:
+        raise UsageError(f"there is no key in {folder}: expected the file {path}")
+    return key
+
+
+def key_in(path: Path, *, create: bool = False) -> bytes | None:
+    """Return the 32 bytes of the key in a file (making a random one if asked to), or nothing without such a file."""
     try:
-        if create and not has_key(folder):
-            _make_key(path)
+        if create and not path.exists():
+            write_once(path, f"{secrets.token_hex(32)}\n".encode())
         key = bytes.fromhex(path.read_text().strip())
     except FileNotFoundError:
-        raise UsageError(f"there is no key in {folder}: expected the file {path}") from None
+        return None
     except OSError as error:
         raise UsageError(f"the key {path} cannot be used: {error.strerror}") from None
     except ValueError:
@@ -46,16 +56,29 @@ def load_key(folder: Path | None, *, create: bool = False) -> bytes:
     return key
 
 
-def _make_key(path: Path) -> None:
-    """Put a random key there, whole or not at all; if somebody else was first, theirs stays."""
+def write_once(path: Path, content: bytes) -> None:
+    """Put a file there, readable by its owner alone, whole or not at all; if somebody else was first, theirs stays."""
+    new = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(dir=path.parent)  # readable by its owner alone
+    for folder in new:
+        flush_folder(folder.parent)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # readable by its owner alone
     try:
-        with os.fdopen(handle, "w") as stream:
-            stream.write(secrets.token_hex(32) + "\n")
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         with suppress(FileExistsError):
             os.link(name, path)
     finally:
         Path(name).unlink()
+    flush_folder(path.parent)
+
+
+def flush_folder(path: Path) -> None:
+    """Return once the names in a folder are on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from receraser.erasure.request import ForgetRequest
+from receraser.proof.receipt import Receipt
 
 __all__ = ["AddReport", "ForgetReport"]
 
@@ -27,6 +30,9 @@ class ForgetReport:
         Users and items that lost their last training row.
     estimated_seconds
         By the times of the last fit; None where there is nothing to go by.
+    certificate, receipts
+        Of a change to a store whose keys were at hand: the certificate's file, and for whoever asked, what opens their
+        part of it.
     """
 
     rows_removed: int
@@ -37,11 +43,16 @@ class ForgetReport:
     users_left_empty: int
     items_left_empty: int
     estimated_seconds: float | None
+    certificate: Path | None = None
+    receipts: Sequence[Receipt] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
 class AddReport:
-    """What an add did, or would do: rows that joined, rows that were held already, shards that retrained, the path."""
+    """What an add did, or would do: rows that joined, rows that were held already, shards that retrained, the path.
+
+    `certificate`: its file, where the store's keys were at hand.
+    """
 
     rows_added: int
     rows_held: int
@@ -49,3 +60,4 @@ class AddReport:
     shards_retrained: tuple[int, ...]
     path: str
     estimated_seconds: float | None
+    certificate: Path | None = None

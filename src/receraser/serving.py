@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from receraser.data.interactions import Histories
+from receraser.data.interactions import Histories, Interactions
 from receraser.evaluation import SCORE_BLOCK
 from receraser.ranking import top_k
 from receraser.state import State
@@ -34,21 +34,31 @@ def histories_of(state: State, users: Sequence[str], stranger: Sequence[str] | N
     return Histories.from_lists([*known.users, ""], [*lists, vocabulary.indices(stranger)])
 
 
-def best_items(state: State, histories: Histories, k: int, *, exclude_seen: bool) -> list[list[Recommendation]]:
-    """Return the k best items of everybody, best first; none for somebody without rows."""
+def best_items(
+    state: State, histories: Histories, k: int, *, exclude_seen: bool, wishes: Interactions
+) -> list[list[Recommendation]]:
+    """Return the k best items of everybody, best first; none for somebody without rows.
+
+    `wishes`: pairs of a user and an item that is to be kept out of their list whatever else holds.
+    """
     lists: list[list[Recommendation]] = []
     for start in range(0, len(histories), SCORE_BLOCK):
         block = histories.part(start, min(start + SCORE_BLOCK, len(histories)))
-        lists += _best_of_block(state, block, min(k, len(state.scorer.items_)), exclude_seen=exclude_seen)
+        tables = _seen(state, block) if exclude_seen else []
+        if len(wishes):
+            tables.append(Histories.of(block.users, wishes, state.scorer.items_))
+        lists += _best_of_block(state, block, min(k, len(state.scorer.items_)), tables)
     return lists
 
 
-def _best_of_block(state: State, histories: Histories, k: int, *, exclude_seen: bool) -> list[list[Recommendation]]:
+def _best_of_block(
+    state: State, histories: Histories, k: int, left_out: Sequence[Histories]
+) -> list[list[Recommendation]]:
     scorer = state.scorer
     if not len(scorer.items_):
         return [[] for _ in histories.users]
     scores = scorer.scores(histories)  # (n, n_items)
-    best = top_k(scores, k, exclude=_seen_cells(state, histories, scores.device) if exclude_seen else None)
+    best = top_k(scores, k, exclude=_cells(left_out, scores.device) if left_out else None)
     values = scores.gather(1, best.clamp(min=0)).tolist()
     known = np.diff(histories.indptr) > 0
     return [
@@ -57,11 +67,15 @@ def _best_of_block(state: State, histories: Histories, k: int, *, exclude_seen: 
     ]
 
 
-def _seen_cells(state: State, histories: Histories, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the cells not to be recommended: rows trained on, and rows held for validation."""
-    tables = [histories]
-    if state.valid is not None:
-        tables.append(Histories.of(histories.users, state.valid, state.scorer.items_))
+def _seen(state: State, histories: Histories) -> list[Histories]:
+    """Return what is not to be recommended again: rows trained on, and rows held for validation."""
+    if state.valid is None:
+        return [histories]
+    return [histories, Histories.of(histories.users, state.valid, state.scorer.items_)]
+
+
+def _cells(tables: Sequence[Histories], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the rows and the columns of all entries."""
     rows = [np.repeat(np.arange(len(one)), np.diff(one.indptr)) for one in tables]
     cells = np.concatenate(rows), np.concatenate([one.item_index for one in tables])
     return torch.from_numpy(cells[0]).to(device), torch.from_numpy(cells[1]).to(device)

@@ -413,7 +413,11 @@ def sums_of(engine: Engine) -> Tensors | None:
 
 def told(report: ForgetReport) -> Mapping[str, object]:
     """A report without the estimate, which nobody can foresee."""
-    return {name: value for name, value in vars(report).items() if name != "estimated_seconds"}
+    return {
+        name: value
+        for name, value in vars(report).items()
+        if name not in ("estimated_seconds", "certificate", "receipts")
+    }
 
 
 # ---------------------------------------------------------------------- what can be read

@@ -47,6 +47,7 @@ TRAIN = [*OTHERS.train.pairs(), *((USER, f"i{n:02}") for n in range(0, 12, 3)), 
 VALID = [*OTHERS.held_out.pairs(), (USER, "i01"), (HIDDEN, "i02"), ("u04", CONCEALED)]
 
 each_partition = pytest.mark.parametrize("combination", ONE_OF_EACH_PARTITION, ids=str)
+PARTS = ["files", "ledger", "lock", "manifest.json", "pending"]
 HASHED = Combination("hash", "static", "wmf")
 DRIVEN = Combination("ubp", "attention", "wmf")
 both_kinds = pytest.mark.parametrize("combination", [HASHED, DRIVEN], ids=str)
@@ -76,9 +77,9 @@ def snapshot(store: Path) -> Mapping[str, tuple[int, int, bytes]]:
 
 
 def manifest(store: Path) -> dict[str, object]:
-    """What the manifest says, but for times: they are nobody's rows, and never the same."""
+    """What the manifest says, but for times and the account of what happened: nobody's rows, and never the same."""
     whole = json.loads((store / "manifest.json").read_text())
-    del whole["checksum"], whole["seconds"]
+    del whole["checksum"], whole["seconds"], whole["record"]
     for shard in whole["shards"]:
         del shard["seconds"]
     assert isinstance(whole, dict)
@@ -110,7 +111,8 @@ def test_a_store_is_byte_for_byte_that_of_a_fresh_fit(combination: Combination, 
     assert manifest(tmp_path / "s") == manifest(tmp_path / "t")
     assert names(tmp_path / "s") == names(tmp_path / "t")
     assert (tmp_path / "s" / "lock").read_bytes() == b""
-    assert sorted(path.name for path in (tmp_path / "s").iterdir()) == ["files", "lock", "manifest.json"]
+    assert sorted(path.name for path in (tmp_path / "s").iterdir()) == PARTS
+    assert list((tmp_path / "s" / "pending").iterdir()) == []
     assert differences(Engine.load(tmp_path / "s"), fresh) == []
 
 
@@ -173,7 +175,7 @@ def test_the_search_would_find_a_leak(leak: str, store: Path, monkeypatch: pytes
     engine.save(store)
     texts, learned = secrets(engine), vectors(state_of(engine))
     if leak == "files":
-        monkeypatch.setattr(DirectoryStore, "purge", lambda self, names: None)
+        monkeypatch.setattr(DirectoryStore, "_purge", lambda self, paths: None)
     elif leak == "landmarks":
         monkeypatch.setattr(Landmarks, "among", lambda self, alive: self)
     else:
@@ -219,7 +221,7 @@ def test_what_an_interrupted_forget_left_is_destroyed_by_the_next_attempt(
         raise Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr(DirectoryStore, "purge", stop)
+        patch.setattr(DirectoryStore, "_purge", stop)
         with pytest.raises(Stop), changing(store) as opened:
             opened.forget_request(REQUEST)
     assert found(store, texts) != []
@@ -240,9 +242,13 @@ def test_an_interruption_leaves_the_old_state_or_the_new_one(
     before = engine.digest
     after = (engine.forget_request(REQUEST), engine.digest)[1]
     original, count = DirectoryStore._write, iter(range(100))
+    written = 0
 
     def write(self: DirectoryStore, path: Path, data: bytes) -> None:
+        nonlocal written
+        written += 1
         if next(count) == at:
+            path.parent.mkdir(exist_ok=True)
             path.with_name(path.name + ".new").write_bytes(data[: len(data) // 2])
             raise Stop
         original(self, path, data)
@@ -255,6 +261,7 @@ def test_an_interruption_leaves_the_old_state_or_the_new_one(
         except Stop:
             assert Engine.load(store).digest == before
     with changing(store) as opened:
+        assert opened.finished == int(0 < at < written), "a request that was written down is finished"
         opened.forget_request(REQUEST)
     assert Engine.load(store).digest == after
     assert DirectoryStore(store).strays(DirectoryStore(store).manifest()) == []
@@ -268,13 +275,14 @@ def test_nobody_else_can_write_meanwhile(store: Path) -> None:
     engine.save(store)
     before = snapshot(store)
     with changing(store) as opened:
-        opened.forget(users=[USER])
         with pytest.raises(StoreError, match="is being written by another process"), changing(store):
             pass
         with pytest.raises(StoreError, match="is being written by another process"):
             engine.save(store, replace=True)
-        assert Engine.load(store).digest == engine.digest, "whoever looks sees the old state until it is published"
+        assert Engine.load(store).digest == engine.digest, "anybody may look"
         assert snapshot(store) == before
+        opened.forget(users=[USER])
+        assert Engine.load(store).digest == opened.digest, "what is done is published"
     assert Engine.load(store).digest == opened.digest != engine.digest
     with changing(store):
         pass
@@ -282,7 +290,7 @@ def test_nobody_else_can_write_meanwhile(store: Path) -> None:
 
 @pytest.mark.parametrize(
     "what",
-    ["nothing", "a dry run", "unknown", "rows held already", "an empty batch"],
+    ["nothing", "a dry run", "rows held already", "an empty batch"],
 )
 def test_where_nothing_changed_nothing_is_published(what: str, store: Path) -> None:
     fitted(HASHED).save(store)
@@ -291,8 +299,6 @@ def test_where_nothing_changed_nothing_is_published(what: str, store: Path) -> N
         if what == "a dry run":
             opened.forget_request(REQUEST, dry_run=True)
             opened.add(rows_of([("u05", "i02")]), dry_run=True)
-        elif what == "unknown":
-            opened.forget(["nobody"], items=["nothing"])
         elif what == "rows held already":
             opened.add(OTHERS.train)
         elif what == "an empty batch":
@@ -302,20 +308,31 @@ def test_where_nothing_changed_nothing_is_published(what: str, store: Path) -> N
     assert "publish" not in opened.seconds
 
 
-def test_if_the_block_raises_nothing_is_published(store: Path) -> None:
+def test_that_nothing_was_held_is_entered_and_changes_nothing_else(store: Path) -> None:
     fitted(HASHED).save(store)
-    before = snapshot(store)
+    before, files = manifest(store), names(store)
+    with changing(store, keep_old=True) as opened:
+        report = opened.forget(["nobody"], items=["nothing"])
+    assert report.path == "nothing"
+    assert manifest(store) == before
+    assert names(store) == files
+    lines = (store / "ledger").read_text().splitlines()
+    assert [json.loads(line)["action"] for line in lines] == ["fit", "forget"]
 
-    def think_better_of_it() -> None:
+
+def test_what_was_done_before_the_block_raises_is_done(store: Path) -> None:
+    fitted(HASHED).save(store)
+
+    def fail() -> None:
         with changing(store) as opened:
             opened.forget_request(REQUEST)
-            raise RuntimeError("I'd rather not after all")
+            raise RuntimeError("something else")
 
-    with pytest.raises(RuntimeError, match="after all"):
-        think_better_of_it()
-    assert snapshot(store) == before
+    with pytest.raises(RuntimeError, match="something else"):
+        fail()
     with changing(store) as opened:  # the lock is free again
-        assert opened.knows(USER)
+        assert opened.finished == 0
+        assert not opened.knows(USER)
 
 
 def test_there_must_be_a_store_and_the_right_key(store: Path, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ class Attention:
             lesson = Lesson(interactions, valid, seed, torch_device(self.device), progress)
             network = _Network(submodels, lesson, self.attention_dim)
             base = submodels[0]
-            facts = learn(self, base, lesson, network.parameters, network.vectors, dim=base.dim, norm=_squared)
+            facts = learn(self, base, lesson, network.parameters, network.vectors, dim=network.dim, norm=_squared)
             with torch.no_grad():
                 users, items = network.vectors()
             learned = network.parameters | {"user_vectors": users, "item_vectors": items}
@@ -107,9 +107,10 @@ class _Network:
     """The parameters, and the aggregated vectors they make of the frozen submodels."""
 
     def __init__(self, submodels: Sequence[FactorModel], lesson: Lesson, width: int) -> None:
-        n, dim = len(submodels), submodels[0].dim
         self._users = LinedUp.users(submodels, lesson)
         self._items = LinedUp.items(submodels, lesson)
+        n, _, dim = self._users.vectors.shape
+        self.dim = dim
         transfer = [_glorot(derive(lesson.seed, "transfer", k), dim, dim) for k in range(n)]
         start = {
             "transfer": np.stack(transfer),  # (n_shards, dim, dim): W of Eq. 5, applied from the right

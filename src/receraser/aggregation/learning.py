@@ -41,12 +41,12 @@ class LinedUp:
     def __init__(
         self, parts: Sequence[tuple[IdMap, NDArray[np.float32]]], everybody: IdMap, device: torch.device
     ) -> None:
-        dim = parts[0][1].shape[1]
+        dim = max(own.shape[1] for _, own in parts)  # all the same, but for submodels that somebody else wrote
         vectors = np.zeros((len(parts), len(everybody), dim), dtype=np.float32)
         absent = np.ones((len(parts), len(everybody)), dtype=bool)
         for k, (ids, own) in enumerate(parts):
             at = everybody.indices(ids)
-            vectors[k, at] = own
+            vectors[k, at, : own.shape[1]] = own
             absent[k, at] = False
         self.vectors = torch.from_numpy(vectors).to(device)
         self.absent = torch.from_numpy(absent).to(device)
@@ -95,6 +95,7 @@ def learn(
         The user and item vectors that the parameters make of the submodels at the moment, and their length.
     """
     own: dict[str, object] = {"n_negatives": settings.n_negatives, "dim": dim}
+    base = base.teacher()
     own["batch_size"] = settings.batch_size if base.pairwise else settings.user_batch_size
     known = base.hyperparameters()
     teacher = make_factor_model(base.name, known | {key: value for key, value in own.items() if key in known})

@@ -69,8 +69,9 @@ class Static:
         """Learn the weights."""
         with one_torch_thread():
             lesson = Lesson(interactions, valid, seed, torch_device(self.device), progress)
-            n, dim = len(submodels), submodels[0].dim
-            users = _side_by_side(LinedUp.users(submodels, lesson))
+            lined_up = LinedUp.users(submodels, lesson)
+            n, _, dim = lined_up.vectors.shape
+            users = _side_by_side(lined_up)
             items = _side_by_side(LinedUp.items(submodels, lesson))
             root = torch.full((n, 1), n**-0.5, device=lesson.device)  # its square is the weight: never negative
 

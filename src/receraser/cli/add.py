@@ -47,6 +47,7 @@ def add(
                 "valid_rows_moved": report.valid_rows_moved,
                 "shards_retrained": list(report.shards_retrained),
                 "path": report.path,
+                "certificate": None if report.certificate is None else str(report.certificate),
                 "seconds": rounded(seconds),
                 "estimated_seconds": report.estimated_seconds,
                 "data": describe(read.report),
@@ -62,3 +63,5 @@ def add(
         say(f"would add {rows}, by {how}{cost(report.estimated_seconds)}")
     else:
         say_published(engine, store, seconds, f"added {rows}, by {how}")
+        if report.certificate is not None:
+            say(f"certificate: {report.certificate}")

@@ -12,6 +12,7 @@ import typer
 
 from receraser.cli import options
 from receraser.cli.console import Bar, count, print_json, say, warn
+from receraser.cli.opening import keyring_for
 from receraser.cli.outcome import rounded, say_published
 from receraser.errors import UsageError
 
@@ -155,7 +156,7 @@ def fit(
     with Bar("starting a worker") as bar:
         engine.fit(rows, valid=held, embeddings=vectors, progress=bar.update)
     with Bar("publishing"):
-        engine.save(store, replace=replace)
+        engine.save(store, replace=replace, keyring=keyring_for(keys))
     _report(engine, {"read": read_seconds, **engine.seconds}, store, as_json, {"data": describe(train.report)})
     if not as_json:
         _say_what_next(store, keys, rows.users.ids[0])
@@ -193,7 +194,7 @@ def _fit_export(folder: Path, store: Path, keys: Path | None, *, replace: bool, 
     with Bar("starting a worker") as bar:
         engine = Engine.fit_export(export, key=None if keys is None else load_key(keys), progress=bar.update)
     with Bar("publishing"):
-        engine.save(store, replace=replace)
+        engine.save(store, replace=replace, keyring=keyring_for(keys))
     _report(engine, {"read": read_seconds, **engine.seconds}, store, as_json, {})
 
 

@@ -39,6 +39,12 @@ def forget(
     keep_old: Annotated[
         bool, typer.Option("--keep-old", help="Keep the state before it; the level is then at most L2.")
     ] = False,
+    hide: Annotated[
+        bool, typer.Option("--hide", help="Keep the items of forgotten interactions out of their users' lists.")
+    ] = False,
+    receipts: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write a receipt for every subject into this new folder.")
+    ] = None,
     keys: options.Keys = None,
     dry_run: options.DryRun = False,
     as_json: options.AsJson = False,
@@ -46,22 +52,29 @@ def forget(
     """Forget users, items or interactions.
 
     The shards that held their rows are retrained from nothing, the aggregation is fitted again, and the new state takes
-    the place of the old one, which is destroyed.
+    the place of the old one, which is destroyed. The request is durable before work begins: what is interrupted is
+    finished by the next command that changes the store. A certificate says what was done.
     """
     from receraser.cli.opening import opened
     from receraser.errors import UsageError
 
     if not (user or item or interaction or requests is not None):
         raise UsageError("name what is to be forgotten: --user, --item, --interaction or --requests")
+    if hide and not (interaction or requests is not None):
+        raise UsageError("--hide is for interactions: name them with --interaction or --requests")
+    if receipts is not None and receipts.exists() and (not receipts.is_dir() or any(receipts.iterdir())):
+        raise UsageError(f"--receipts {receipts}: expected a new or empty folder")
     request = _request(user, item, interaction, requests)
     with opened(store, keys, to_change=not dry_run, keep_old=keep_old) as (engine, reading):
         planned = engine.forget_request(request, dry_run=True)
         _say_what_is_unknown(planned.unknown, len(request))
         refused = strict and bool(planned.unknown)
         report = planned
-        if planned.shards_retrained and not dry_run and not refused:
+        if not dry_run and not refused and request:
             with Bar("starting a worker") as bar:
-                report = engine.forget_request(request, progress=bar.update)
+                report = engine.forget_request(request, hide=hide, progress=bar.update)
+    if receipts is not None and report.receipts:
+        _write_receipts(receipts, report)
     seconds = {"read": reading, **engine.seconds}
     if as_json:
         print_json(_document(engine, report, seconds, dry_run=dry_run or refused))
@@ -112,7 +125,7 @@ def _document(engine: Engine, report: ForgetReport, seconds: dict[str, float], *
         "valid_rows_removed": report.valid_rows_removed,
         "shards_retrained": list(report.shards_retrained),
         "path": report.path,
-        "certificate": None,
+        "certificate": None if report.certificate is None else str(report.certificate),
         "seconds": rounded(seconds),
         "estimated_seconds": report.estimated_seconds,
         "users_left_empty": report.users_left_empty,
@@ -138,3 +151,23 @@ def _say(report: ForgetReport, seconds: dict[str, float], engine: Engine, store:
         if any(left):
             lines.append(f"of {count(left[0], 'user')} and {count(left[1], 'item')} nothing is left")
         say_published(engine, store, seconds, *lines)
+    if report.certificate is not None:
+        say(f"certificate: {report.certificate}")
+    if not dry_run:
+        _say_whom_to_tell(engine)
+
+
+def _say_whom_to_tell(engine: Engine) -> None:
+    """Name those who hold copies of what has just been forgotten, as far as the store knows."""
+    told = [one for one in engine.recipients if one["what"] == "export"]
+    if told:
+        who = "; ".join(dict.fromkeys(f"{one['to']} ({one['time'][:10]})" for one in told))
+        say(f"exports were handed over before, and are not changed by this; tell: {who}")
+
+
+def _write_receipts(folder: Path, report: ForgetReport) -> None:
+    """Write what opens the certificate for each subject: for them, and to be kept nowhere else."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, one in enumerate(report.receipts, 1):
+        (folder / f"receipt-{number:05d}.json").write_bytes(one.payload() + b"\n")
+    say(f"{count(len(report.receipts), 'receipt')} in {folder}: hand each to whoever asked, and keep no copy")

@@ -15,6 +15,8 @@ from typing import Annotated
 import typer
 
 from receraser.cli.add import add
+from receraser.cli.certificate import certificate_app
+from receraser.cli.check_purity import check_purity
 from receraser.cli.console import say
 from receraser.cli.data import data_app
 from receraser.cli.demo import demo
@@ -23,6 +25,9 @@ from receraser.cli.export import export
 from receraser.cli.fit import fit
 from receraser.cli.forget import forget
 from receraser.cli.inspect import inspect
+from receraser.cli.keys import keys_app
+from receraser.cli.ledger import ledger_app
+from receraser.cli.pending import pending_app
 from receraser.cli.rebuild import rebuild
 from receraser.cli.recommend import recommend
 from receraser.errors import ReceraserError
@@ -39,9 +44,16 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, fit, recommend, evaluate, forget, add, export, rebuild, inspect):
+for command in (demo, fit, check_purity, recommend, evaluate, forget, add, export, rebuild, inspect):
     app.command()(command)
-app.add_typer(data_app, name="data")
+for group, name in (
+    (certificate_app, "certificate"),
+    (ledger_app, "ledger"),
+    (pending_app, "pending"),
+    (keys_app, "keys"),
+    (data_app, "data"),
+):
+    app.add_typer(group, name=name)
 
 
 def _version(asked: bool) -> None:

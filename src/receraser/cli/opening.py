@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from receraser.cli.console import Bar
+from receraser.cli.console import Bar, count, say, warn
+from receraser.errors import UsageError
 
 if TYPE_CHECKING:
     from receraser.engine import Engine
+    from receraser.proof.keyring import Keyring
 
-__all__ = ["open_store", "opened"]
+__all__ = ["keyring_for", "open_store", "opened"]
 
 
 def open_store(store: Path, keys: Path | None, *, needs_key: bool = True) -> Engine:
@@ -29,11 +31,17 @@ def open_store(store: Path, keys: Path | None, *, needs_key: bool = True) -> Eng
 
 @contextmanager
 def opened(
-    store: Path, keys: Path | None, *, to_change: bool, keep_old: bool = False, needs_key: bool = True
+    store: Path,
+    keys: Path | None,
+    *,
+    to_change: bool,
+    keep_old: bool = False,
+    needs_key: bool = True,
+    finish: bool = True,
 ) -> Iterator[tuple[Engine, float]]:
     """Open a store, to change it or only to look; give the engine, and the seconds it took to open.
 
-    What changed is published when the block ends.
+    What an interrupted command left to do is done first, unless the command does that itself (`finish`).
     """
     started = time.perf_counter()
     if not to_change:
@@ -41,10 +49,40 @@ def opened(
         return
     with Bar("opening the store"):
         from receraser.engine import Engine
+        from receraser.store.directory import DirectoryStore
 
         key = _key(keys, needs_key=needs_key)
-    with Engine.changing(store, key=key, keep_old=keep_old) as engine:
-        yield engine, time.perf_counter() - started
+        keyring = keyring_for(keys)
+    try:
+        with Engine.changing(store, key=key, keyring=keyring, keep_old=keep_old, finish=finish) as engine:
+            if engine.finished:
+                say(f"finished first: {count(engine.finished, 'request')} that an earlier command was interrupted in")
+            yield engine, time.perf_counter() - started
+    except BaseException:
+        left = len(DirectoryStore(store).pending())
+        if left:
+            say(
+                f"{count(left, 'request')} written down and not done yet; the next command that changes {store} goes on"
+            )
+        raise
+
+
+def keyring_for(keys: Path | None) -> Keyring | None:
+    """Return what signs certificates: the keys in the folder named, or in the operator's own; None where there is none.
+
+    Keys never lie in a store.
+    """
+    from receraser.proof.keyring import Keyring, default_folder
+
+    ring = Keyring(keys or default_folder())
+    try:
+        ring.signing()
+    except UsageError as error:
+        if keys is not None:
+            raise
+        warn(f"no certificate will be signed: {error}; name a folder with --keys")
+        return None
+    return ring
 
 
 def _key(keys: Path | None, *, needs_key: bool) -> bytes | None:

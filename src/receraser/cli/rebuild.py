@@ -32,7 +32,7 @@ def rebuild(
     from receraser.cli.opening import opened
     from receraser.cli.reading import read_embeddings_for
 
-    with opened(store, keys, to_change=not dry_run, needs_key=False) as (engine, reading):
+    with opened(store, keys, to_change=not dry_run, needs_key=False, finish=False) as (engine, reading):
         before = engine.level
         if not dry_run:
             with Bar("starting a worker") as bar:

@@ -7,7 +7,8 @@ All paths lead to the same bits; the plan takes the cheapest:
 - "nothing": no row is held of what was asked for;
 - "downdate": an additive model whose sums are at hand; what the rows added is taken away, and the model solved anew;
 - "shards": the affected shards are retrained, and only what depends on them is aggregated again;
-- "refit": most shards are affected (or there is but one), so it costs about what a fit costs.
+- "refit": most shards are affected (or there is but one), so it costs about what a fit costs;
+- "rebuild": everything from nothing, with a new partition: asked for, or due by the store's policy.
 """
 
 from __future__ import annotations
@@ -23,9 +24,20 @@ from receraser.data.interactions import Index, Interactions
 from receraser.erasure.request import ForgetRequest
 from receraser.partition.partition import Partition
 
-__all__ = ["DOWNDATE", "NOTHING", "REFIT", "SHARDS", "Plan", "cheapest", "estimated_seconds", "plan", "share_of_pairs"]
+__all__ = [
+    "DOWNDATE",
+    "NOTHING",
+    "REBUILD",
+    "REFIT",
+    "SHARDS",
+    "Plan",
+    "cheapest",
+    "estimated_seconds",
+    "plan",
+    "share_of_pairs",
+]
 
-NOTHING, DOWNDATE, SHARDS, REFIT = "nothing", "downdate", "shards", "refit"
+NOTHING, DOWNDATE, SHARDS, REFIT, REBUILD = "nothing", "downdate", "shards", "refit", "rebuild"
 
 
 @dataclass(frozen=True, eq=False)

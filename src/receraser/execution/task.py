@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.fingerprint import Tensors
+from receraser.models.source import find, is_foreign
 from receraser.protocols import Additive, Partitioner, Progress, Reuse, Reusing
 
 if TYPE_CHECKING:
@@ -76,15 +77,23 @@ Outcome = tuple[Tensors, Mapping[str, IdMap], Mapping[str, object]]
 def submodel_task(
     model: str, hyperparameters: Settings, seed: int, train: Interactions, valid: Interactions | None = None
 ) -> Task:
-    """Return the task of fitting one submodel: a model, its shard's rows, its seed."""
+    """Return the task of fitting one submodel: a model, its shard's rows, its seed.
+
+    Of somebody else's model it also says where its module was found here: a worker need not look there by itself.
+    """
     settings = {"model": model, "hyperparameters": dict(hyperparameters), "seed": seed}
+    if is_foreign(model):
+        settings["folder"] = str(find(model).folder)
     return Task("submodel", settings, _tables(train, valid))
 
 
 def _submodel(task: Task, progress: Progress | None) -> Outcome:
+    from receraser.models.custom import Custom
     from receraser.models.registry import make_model
 
     model = make_model(str(task.settings["model"]), _settings(task, "hyperparameters"))
+    if isinstance(model, Custom):
+        model.found_in(str(task.settings["folder"]))
     model.fit(task.tables["train"], valid=task.tables.get("valid"), seed=_seed(task), progress=progress)
     return model.state(), {}, model.facts()
 

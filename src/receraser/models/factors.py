@@ -114,6 +114,10 @@ class FactorModel:
         """Return the constructor's arguments."""
         return settings.values(self)
 
+    def teacher(self) -> FactorModel:
+        """Return the model whose loss an aggregation is learned by: this one."""
+        return self
+
     def state(self) -> Tensors:
         """Return the vectors."""
         return {"user_vectors": self.user_vectors_, "item_vectors": self.item_vectors_}

@@ -1,7 +1,7 @@
 """The models by name. A model is looked up here and nowhere else.
 
 Those of vectors (`FACTOR_MODELS`) can be the submodels of any method; the additive ones need no shards, and go with the
-method retrain alone.
+method retrain alone. A name such as "package.module:Object" is somebody else's model (`custom`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from receraser import settings
 from receraser.models.additive import AdditiveModel
 from receraser.models.bpr import BPR
+from receraser.models.custom import Custom
 from receraser.models.ease import EASE
 from receraser.models.factors import FactorModel
 from receraser.models.gram import Gram
 from receraser.models.graphfilter import GraphFilter
 from receraser.models.lightgcn import LightGCN
+from receraser.models.source import is_foreign
 from receraser.models.wmf import WMF
 
 __all__ = ["FACTOR_MODELS", "MODELS", "make_factor_model", "make_model"]
@@ -35,6 +37,8 @@ def make_model(name: str, hyperparameters: Mapping[str, object]) -> FactorModel 
     >>> make_model("gram", {"rank": 8}).name
     'gram'
     """
+    if is_foreign(name):
+        return Custom(name, hyperparameters)
     return settings.make(MODELS, "model", name, hyperparameters)
 
 
@@ -46,4 +50,6 @@ def make_factor_model(name: str, hyperparameters: Mapping[str, object]) -> Facto
     >>> make_factor_model("wmf", {"dim": 8}).dim
     8
     """
+    if is_foreign(name):
+        return Custom(name, hyperparameters)
     return settings.make(FACTOR_MODELS, "model", name, hyperparameters)

@@ -3,13 +3,18 @@
 ::
 
     STORE/
-      manifest.json     what is there: configuration, shards, digests, the name and size of every file; self-checksummed
-      files/<sha256>    rows and titles (Parquet), weights (safetensors)
-      lock              empty; held while somebody writes
+      manifest.json                 what is there: configuration, shards, digests, the name and size of every file, how
+                                    far the ledger goes; self-checksummed
+      files/<sha256>                rows, titles, wishes (Parquet), weights (safetensors)
+      certificates/<sha256>.json    signed statements, each named by an entry of the ledger
+      ledger                        one entry a line; lines are only ever added
+      pending/<id>.json             a request that was made and is not done yet
+      lock                          empty; held while somebody writes
 
-Files are written and flushed to disk first; the manifest is renamed into place last. Whoever opens the store meanwhile
-sees the old state or the new one. Files that the manifest does not name are leftovers of an interrupted write; the next
-write removes them. Every file is checked against its name whenever it is read.
+Files are written and flushed to disk first, then the new line of the ledger; the manifest is renamed into place last.
+Whoever opens the store meanwhile sees the old state or the new one. What the manifest does not cover (files, a tail of
+the ledger, certificates that no entry names) is left by an interrupted write, or superseded; the next write removes it.
+Every file is checked against its name whenever it is read.
 """
 
 from __future__ import annotations
@@ -27,11 +32,13 @@ from receraser.fingerprint import canonical_json, of_bytes
 
 __all__ = ["FORMAT", "DirectoryStore", "version_of"]
 
-FORMAT = 2
+FORMAT = 3
 
 Manifest = Mapping[str, object]
 
+_PARTS = ("certificates", "files", "ledger", "lock", "manifest.json", "pending")
 _DIGEST = re.compile("[0-9a-f]{64}")
+_PENDING = re.compile(r"[0-9a-f]{32}\.json")
 
 
 class DirectoryStore:
@@ -46,6 +53,9 @@ class DirectoryStore:
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
         self._files = self.path / "files"
+        self._certificates = self.path / "certificates"
+        self._pending = self.path / "pending"
+        self._ledger = self.path / "ledger"
         self._manifest = self.path / "manifest.json"
 
     # ------------------------------------------------------------------ looking
@@ -55,7 +65,7 @@ class DirectoryStore:
         return self._manifest.is_file()
 
     def version(self) -> str:
-        """Return what names the published state: the SHA-256 of the manifest."""
+        """Return what names the published state: the SHA-256 of the manifest without its record."""
         return version_of(self.manifest())
 
     def check_free(self, *, replace: bool) -> None:
@@ -77,15 +87,31 @@ class DirectoryStore:
 
     def _foreign(self) -> list[str]:
         """Return what lies in the folder and is no part of any store."""
-        ours = ("files", "lock", "manifest.json", "manifest.json.new")
+        ours = (*_PARTS, "manifest.json.new")
         return sorted(entry.name for entry in self.path.iterdir() if entry.name not in ours or entry == self._manifest)
 
     def strays(self, manifest: Manifest) -> list[str]:
-        """Return the files that the manifest does not cover: left by an interrupted write, or put there by somebody."""
-        named = _named(manifest)
-        inside = [f"files/{entry.name}" for entry in self._files.iterdir() if entry.name not in named]
-        beside = [entry.name for entry in self.path.iterdir() if entry.name not in ("files", "lock", "manifest.json")]
-        return sorted(inside + beside)
+        """Return what the manifest does not cover: left by an interrupted write, or put there by somebody."""
+        named, head = _named(manifest), _head(manifest)
+        found = [f"files/{name}" for name in _names(self._files) if name not in named]
+        found += [f"certificates/{name}" for name in self._unnamed_certificates(head)]
+        found += [f"pending/{name}" for name in _names(self._pending) if not _PENDING.fullmatch(name)]
+        found += [entry.name for entry in self.path.iterdir() if entry.name not in _PARTS]
+        if self._ledger_size() > head["bytes"]:
+            found.append("ledger (its end)")
+        return sorted(found)
+
+    def _ledger_size(self) -> int:
+        return self._ledger.stat().st_size if self._ledger.exists() else 0
+
+    def _unnamed_certificates(self, head: Mapping[str, int]) -> list[str]:
+        """Return certificates that no entry of the ledger names; reads the ledger only where the numbers differ."""
+        names = _names(self._certificates)
+        if len(names) == head["certificates"]:
+            return []
+        lines = self.ledger(head["bytes"]).splitlines()
+        known = {f"{json.loads(line)['certificate']}.json" for line in lines}
+        return [name for name in names if name not in known]
 
     def manifest(self) -> dict[str, object]:
         """Return the manifest, checked."""
@@ -135,6 +161,55 @@ class DirectoryStore:
             raise StoreError(f"the store is damaged: the content of {path} is not what it was written with")
         return data
 
+    def sizes(self) -> dict[str, int]:
+        """Return the files that lie there as the manifest says, by name and size; their content is not looked at."""
+        if not self.exists():
+            return {}
+        listed = self.manifest()["files"]
+        assert isinstance(listed, Mapping)
+        there = {entry.name: entry.stat().st_size for entry in os.scandir(self._files)}
+        return {name: size for name, size in listed.items() if there.get(name) == size}
+
+    def ledger(self, size: int) -> bytes:
+        """Return the ledger: its first `size` bytes, which are those that the manifest covers."""
+        if not size:
+            return b""
+        try:
+            with self._ledger.open("rb") as stream:
+                data = stream.read(size)
+        except OSError as error:
+            raise StoreError(f"the store is damaged: {self._ledger} cannot be read ({error.strerror})") from None
+        if len(data) < size:
+            raise StoreError(f"the store is damaged: {self._ledger} has {len(data)} bytes, expected {size}")
+        return data
+
+    def certificate_path(self, name: str) -> Path:
+        """Return where a certificate lies."""
+        return self._certificates / f"{name}.json"
+
+    def certificate(self, name: str) -> bytes:
+        """Return a certificate, checked against its name."""
+        path = self.certificate_path(name)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise StoreError(f"the store is damaged: {path} cannot be read ({error.strerror})") from None
+        if of_bytes(data) != name:
+            raise StoreError(f"the store is damaged: the content of {path} is not what it was written with")
+        return data
+
+    def pending(self) -> dict[str, bytes]:
+        """Return the requests that were made and are not done yet, by their ids."""
+        found = {}
+        for name in _names(self._pending):
+            if _PENDING.fullmatch(name):
+                path = self._pending / name
+                try:
+                    found[path.stem] = path.read_bytes()
+                except OSError as error:
+                    raise StoreError(f"the store is damaged: {path} cannot be read ({error.strerror})") from None
+        return found
+
     # ------------------------------------------------------------------ writing
 
     @contextlib.contextmanager
@@ -165,8 +240,37 @@ class DirectoryStore:
             self._write(self._files / name, data)
         return name
 
+    def put_certificate(self, data: bytes) -> str:
+        """Write a certificate, flushed to disk, and return its name."""
+        name = of_bytes(data)
+        self._write(self.certificate_path(name), data)
+        return name
+
+    def append_to_ledger(self, line: bytes, *, at: int) -> None:
+        """Write a line behind the first `at` bytes of the ledger, flushed; what lay there counted for nothing."""
+        try:
+            with self._ledger.open("r+b" if self._ledger.exists() else "w+b") as stream:
+                stream.truncate(at)
+                stream.seek(at)
+                stream.write(line)
+                stream.flush()
+                os.fsync(stream.fileno())
+        except OSError as error:
+            raise StoreError(f"{self._ledger} cannot be written: {error.strerror}") from None
+        _flush_folder(self.path)
+
+    def put_pending(self, name: str, data: bytes) -> None:
+        """Write a request down, flushed to disk."""
+        self._write(self._pending / f"{name}.json", data)
+
+    def drop_pending(self, name: str) -> None:
+        """Remove a request: it is done, or was taken back."""
+        (self._pending / f"{name}.json").unlink(missing_ok=True)
+        if self._pending.is_dir():
+            _flush_folder(self._pending)
+
     def commit(self, manifest: Manifest, *, keep_old: bool = False) -> None:
-        """Publish: swap the manifest, then remove every file it does not name.
+        """Publish: swap the manifest, then remove everything it does not cover.
 
         With `keep_old` the manifest that was there, and the files it names, stay as `previous`.
         """
@@ -174,33 +278,46 @@ class DirectoryStore:
         if keep_old and self.exists():
             old = self.manifest()
             body["previous"] = {"manifest": self.put(_rendered(old)), "files": _named(old)}
-        _flush_folder(self._files)
-        self._write(self._manifest, _rendered(body))
+        self.swap(body)
         self.sweep()
 
-    def sweep(self) -> None:
-        """Remove every file that the manifest does not name: what it superseded, what an interrupted write left."""
-        kept = _named(self.manifest())
-        (self.path / "manifest.json.new").unlink(missing_ok=True)
-        left = [path.name for path in self._files.iterdir() if path.name not in kept]
-        if left:
-            self.purge(left)
-
-    def purge(self, names: Iterable[str]) -> None:
-        """Remove files: all that can be, even where one cannot."""
-        failures = []
-        for name in list(names):
-            try:
-                (self._files / name).unlink(missing_ok=True)
-            except OSError as error:
-                failures.append(f"{self._files / name} cannot be removed: {error.strerror}")
+    def swap(self, manifest: Manifest) -> None:
+        """Make a manifest the one that counts."""
         _flush_folder(self._files)
+        self._write(self._manifest, _rendered(manifest))
+
+    def sweep(self) -> None:
+        """Remove what the manifest does not cover: what it superseded, what an interrupted write left."""
+        manifest = self.manifest()
+        kept, head = _named(manifest), _head(manifest)
+        (self.path / "manifest.json.new").unlink(missing_ok=True)
+        left = [self._files / name for name in _names(self._files) if name not in kept]
+        left += [self._certificates / name for name in self._unnamed_certificates(head)]
+        left += [self._pending / name for name in _names(self._pending) if not _PENDING.fullmatch(name)]
+        if left:
+            self._purge(left)
+        if self._ledger_size() > head["bytes"]:
+            os.truncate(self._ledger, head["bytes"])
+            _flush_folder(self.path)
+
+    def _purge(self, paths: Iterable[Path]) -> None:
+        """Remove files: all that can be, even where one cannot."""
+        failures, folders = [], set()
+        for path in list(paths):
+            folders.add(path.parent)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                failures.append(f"{path} cannot be removed: {error.strerror}")
+        for folder in folders:
+            _flush_folder(folder)
         if failures:
             raise StoreError(f"the store is published, but {failures[0]}; remove it yourself")
 
     def _write(self, path: Path, data: bytes) -> None:
         new = path.with_name(path.name + ".new")
         try:
+            path.parent.mkdir(exist_ok=True)
             with new.open("wb") as stream:
                 stream.write(data)
                 stream.flush()
@@ -213,8 +330,19 @@ class DirectoryStore:
 
 
 def version_of(manifest: Manifest) -> str:
-    """Return the SHA-256 of a manifest as it is written."""
-    return of_bytes(_rendered(manifest))
+    """Return the SHA-256 of a manifest as it is written, without its record: what happened is no part of a state."""
+    return of_bytes(_rendered({key: value for key, value in manifest.items() if key != "record"}))
+
+
+def _names(folder: Path) -> list[str]:
+    """Return what lies in a folder, by name; nothing where there is none."""
+    return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+
+
+def _head(manifest: Manifest) -> Mapping[str, int]:
+    """Return how far the ledger goes that a manifest covers."""
+    record = manifest.get("record")
+    return record["ledger"] if isinstance(record, Mapping) else {"bytes": 0, "certificates": 0}
 
 
 def _named(manifest: Manifest) -> list[str]:

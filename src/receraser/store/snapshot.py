@@ -7,7 +7,7 @@ shard that has not changed keep their names and are not written again. The whole
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -29,6 +29,7 @@ from receraser.store.encoding import (
     encode_tensors,
     encode_titles,
 )
+from receraser.store.record import Record
 
 __all__ = ["Snapshot", "read_snapshot", "write_snapshot"]
 
@@ -39,13 +40,16 @@ T = TypeVar("T")
 class Snapshot:
     """What a store holds: a state, the items' titles, and how to recognise the key of the pseudonyms.
 
-    `version` names the manifest it was read from.
+    `wishes` are pairs that are not to be recommended, `record` is the store's own history; `version` names the manifest
+    it was read from.
     """
 
     state: State
     titles: Mapping[str, str]
     key_check: str
     public_key: bool
+    wishes: Interactions = field(default_factory=Interactions.empty)
+    record: Record = field(default_factory=Record)
     version: str = ""
 
 
@@ -56,6 +60,7 @@ def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool 
     """
     state = rebooked(snapshot.state, kept_old=keep_old and store.exists())
     sizes: dict[str, int] = {}
+    held = store.sizes()
 
     def put(data: bytes) -> str:
         name = store.put(data)
@@ -64,7 +69,7 @@ def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool 
 
     shards, written = [], []
     for one in state.shards:
-        files = _kept_files(store, one.files, sizes)
+        files = _kept_files(held, one.files, sizes)
         if files is None:
             files = {
                 "train": put(encode_rows(one.shard.train)),
@@ -77,7 +82,7 @@ def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool 
     aggregate: dict[str, str] = {}
     for name in sorted(state.aggregate):
         known = {name: state.aggregate_files[name]} if name in state.aggregate_files else None
-        kept = _kept_files(store, known, sizes)
+        kept = _kept_files(held, known, sizes)
         aggregate[name] = str(kept[name]) if kept else put(encode_tensors({name: state.aggregate[name]}))
     landmarks = state.partition.landmarks
     store.commit(
@@ -91,6 +96,8 @@ def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool 
             "landmarks": None if landmarks is None else put(encode_landmarks(landmarks)),
             "aggregate": {"files": aggregate, "facts": dict(state.aggregate_facts)},
             "titles": put(encode_titles(snapshot.titles)) if snapshot.titles else None,
+            "wishes": put(encode_rows(snapshot.wishes)) if len(snapshot.wishes) else None,
+            "record": snapshot.record.as_dict(),
             "environment": dict(state.environment),
             "seconds": dict(state.seconds),
             "files": sizes,
@@ -101,16 +108,19 @@ def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool 
 
 
 def _kept_files(
-    store: DirectoryStore, files: Mapping[str, str | None] | None, sizes: dict[str, int]
+    held: Mapping[str, int], files: Mapping[str, str | None] | None, sizes: dict[str, int]
 ) -> Mapping[str, str | None] | None:
-    """Return files that lie in this store already and are intact; None where they do not."""
+    """Return files that lie in this store already; None where they do not.
+
+    By name and size alone: they were read and checked when the store was opened, and to read all of it again for every
+    change would cost more than the change.
+    """
     if files is None:
         return None
-    try:
-        found = {name: len(store.get(name)) for name in files.values() if name is not None}
-    except StoreError:  # another store than the one it was read from, or damaged since
+    wanted = {name for name in files.values() if name is not None}
+    if not wanted <= held.keys():
         return None
-    sizes.update(found)
+    sizes.update({name: held[name] for name in wanted})
     return files
 
 
@@ -157,6 +167,8 @@ def _snapshot(store: DirectoryStore, manifest: Mapping[str, object]) -> Snapshot
     landmarks = manifest["landmarks"]
     aggregate = _typed(manifest, "aggregate", dict)
     titles = {} if manifest["titles"] is None else decode_titles(get(_typed(manifest, "titles", str)))
+    wishes = manifest["wishes"]
+    hidden = Interactions.empty() if wishes is None else decode_rows(get(_typed(manifest, "wishes", str)))
     state = State(
         config=config,
         train=train,
@@ -184,7 +196,9 @@ def _snapshot(store: DirectoryStore, manifest: Mapping[str, object]) -> Snapshot
         titles,
         _typed(pseudonyms, "key_check", str),
         _typed(pseudonyms, "public_key", bool),
-        version_of(manifest),
+        wishes=hidden,
+        record=Record.from_dict(manifest["record"]),
+        version=version_of(manifest),
     )
 
 

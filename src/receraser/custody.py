@@ -1,0 +1,363 @@
+"""`Custody`: what surrounds every change of a published store, so that it cannot half-happen and can be proved.
+
+::
+
+    request -> written down, durable -> the engine works -> state, certificate, ledger entry -> one swap -> done
+
+One request, one swap, one entry of the ledger, one certificate. A crash before the swap leaves the request where it was
+written down, and the next writer finishes it; after the swap the manifest says that it is done. Without a keyring
+nothing is signed: the ledger still counts what happened.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from receraser import fingerprint
+from receraser.data.interactions import Interactions
+from receraser.erasure.plan import NOTHING
+from receraser.erasure.request import ForgetRequest
+from receraser.fingerprint import canonical_json
+from receraser.partition.registry import PARTITIONS
+from receraser.proof import certificate as certificates
+from receraser.proof import commitment, ledger, signing
+from receraser.proof.certificate import PAYLOAD_TYPE, Certificate, StateCommitments
+from receraser.proof.ledger import CHECKPOINT_TYPE, Entry
+from receraser.proof.receipt import Receipt, receipts_of
+from receraser.proof.wording import covers, not_covered
+from receraser.state import State, rebooked
+from receraser.store.directory import DirectoryStore
+from receraser.store.pending import Pending
+from receraser.store.record import Debt, Record
+from receraser.store.snapshot import Snapshot, write_snapshot
+
+if TYPE_CHECKING:
+    from receraser.proof.keyring import Keyring
+
+__all__ = ["Act", "Custody", "Published"]
+
+ADD, EXPORT, FIT, FORGET, REBUILD = "add", "export", "fit", "forget", "rebuild"
+
+
+def now() -> datetime:
+    """Return what the clock says."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, eq=False)
+class Act:
+    """One thing that was done to a store.
+
+    Attributes
+    ----------
+    action
+        "fit", "forget", "add" or "rebuild".
+    before
+        The state it set out from; None for a fit.
+    request, unknown
+        What was asked for, by pseudonyms, and the part of it for which nothing was held.
+    removed, removed_valid, added
+        Rows that went, from either table, and rows that came.
+    retrained, path
+        The shards that were fitted again, and the way that was taken (`erasure.plan`).
+    started
+        When work began.
+    pending
+        The request as it was written down; None where there was none.
+    anew
+        Whether the partition was computed from the rows there are now.
+    hides
+        Whether a wish was stored that an item be kept out of somebody's list.
+    outside
+        The ids that users were named by, by pseudonym: for their receipts, and kept nowhere.
+    """
+
+    action: str
+    before: State | None
+    request: ForgetRequest = field(default_factory=ForgetRequest)
+    unknown: ForgetRequest = field(default_factory=ForgetRequest)
+    removed: Interactions = field(default_factory=Interactions.empty)
+    removed_valid: Interactions = field(default_factory=Interactions.empty)
+    added: Interactions = field(default_factory=Interactions.empty)
+    retrained: tuple[int, ...] = ()
+    path: str = NOTHING
+    started: str = ""
+    pending: Pending | None = None
+    anew: bool = False
+    hides: bool = False
+    outside: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """What came of it: the state as it lies in the store, the certificate's file, the receipts of who asked."""
+
+    state: State
+    certificate: Path | None = None
+    receipts: Sequence[Receipt] = ()
+
+
+class Custody:
+    """The keeping of one store, whose lock is held.
+
+    Parameters
+    ----------
+    store
+        Where it lies.
+    record
+        Its history so far.
+    keyring
+        What signs; None signs nothing.
+    keep_old
+        Whether the state before a change is to be kept.
+    """
+
+    def __init__(
+        self, store: DirectoryStore, record: Record, keyring: Keyring | None, *, keep_old: bool = False
+    ) -> None:
+        self.store = store
+        self.record = record
+        self.keep_old = keep_old
+        self._keyring = keyring
+
+    # ------------------------------------------------------------------ requests
+
+    def time(self) -> str:
+        """Return the time for what is written next: the clock's, but never before what was written last."""
+        return ledger.later(now(), self.record.time or None)
+
+    def write_down(self, pending: Pending) -> Pending:
+        """Make a request durable."""
+        self.store.put_pending(pending.id, pending.encode())
+        return pending
+
+    def pending(self) -> list[Pending]:
+        """Return the requests that are to be finished, the oldest first; one that is done already is cleared away."""
+        found = [Pending.decode(name, data) for name, data in self.store.pending().items()]
+        for one in found:
+            if one.id == self.record.done:  # it was swapped in; only its file was left
+                self.store.drop_pending(one.id)
+        return sorted((one for one in found if one.id != self.record.done), key=lambda one: (one.time, one.id))
+
+    # ------------------------------------------------------------------ publishing
+
+    def publish(self, snapshot: Snapshot, act: Act, *, keep_old: bool = False) -> Published:
+        """Make a state, and the account of how it came about, the content of the store; clear the request away."""
+        state = rebooked(snapshot.state, kept_old=keep_old and self.store.exists())
+        receipts: Sequence[Receipt] = ()
+        record = dataclasses.replace(
+            self.record,
+            debt=self._debt(state, act),
+            done=self.record.done if act.pending is None else act.pending.id,
+        )
+        name = None
+        if self._keyring is not None:
+            record, certificate, receipts = self._certified(state, act, record)
+            key = self._keyring.signing()
+            envelope = signing.sealed(PAYLOAD_TYPE, certificate.payload(), key)
+            name = self.store.put_certificate(canonical_json(envelope) + b"\n")
+            receipts = [one.issued(name) for one in receipts]
+        else:
+            record = dataclasses.replace(record, after={}, openings={}, certificate=None)
+        record = self._entered(record, act.action, self._subjects(act), name)
+        if act.before is snapshot.state:  # nothing changed but the record
+            self._swap(record)
+        else:
+            state = write_snapshot(
+                self.store, dataclasses.replace(snapshot, state=state, record=record), keep_old=keep_old
+            )
+        self.record = record
+        if act.pending is not None:
+            self.store.drop_pending(act.pending.id)
+        return Published(state, None if name is None else self.store.certificate_path(name), receipts)
+
+    def note(self, action: str, *, to: str) -> None:
+        """Enter into the ledger that something was handed over, and remember to whom."""
+        recipient = {"what": action, "to": to, "time": self.time()}
+        record = dataclasses.replace(self.record, recipients=(*self.record.recipients, recipient))
+        self._swap(self._entered(record, action, (), None))
+
+    def _swap(self, record: Record) -> None:
+        """Publish a record beside the state that is there."""
+        self.store.swap({**self.store.manifest(), "record": record.as_dict()})
+        self.record = record
+
+    def _entered(self, record: Record, action: str, subjects: Sequence[str], certificate: str | None) -> Record:
+        """Write the next entry of the ledger, and return the record that covers it."""
+        key = self._ledger_key()
+        entry = Entry(
+            index=record.size,
+            time=self.time(),
+            action=action,
+            subjects=tuple(sorted(subjects)),
+            key="" if key is None else ledger.key_check(key),
+            certificate=certificate,
+        )
+        line = entry.line()
+        self.store.append_to_ledger(line, at=record.length)
+        tree = record.tree.appended(entry.leaf())
+        record = dataclasses.replace(
+            record,
+            size=tree.size,
+            length=record.length + len(line),
+            certificates=record.certificates + (certificate is not None),
+            frontier=tuple(one.hex() for one in tree.hashes),
+            time=entry.time,
+            certificate=certificate or record.certificate,
+        )
+        if self._keyring is None:
+            return dataclasses.replace(record, checkpoint=None)
+        signer = self._keyring.signing()
+        body = ledger.checkpoint_body(record.store, tree, entry.time)
+        checkpoint = signing.sealed(CHECKPOINT_TYPE, canonical_json(body), signer)
+        signers = {**record.signers, signer.public.id: signer.public.to_hex()}
+        return dataclasses.replace(record, checkpoint=checkpoint, signers=signers)
+
+    # ------------------------------------------------------------------ the account
+
+    def _ledger_key(self) -> bytes | None:
+        return None if self._keyring is None else self._keyring.ledger_key(self.record.store)
+
+    def _subjects(self, act: Act) -> list[str]:
+        """Return the keyed hashes of what a request names; of an add, of what was forgotten once and is there again."""
+        key = self._ledger_key()
+        if key is None:
+            return []
+        if act.action == FORGET:
+            return [ledger.subject_hash(key, *subject) for subject in _named(act.request)]
+        if act.action != ADD:
+            return []
+        gone = {
+            one
+            for entry in ledger.read_entries(self.store.ledger(self.record.length))
+            if entry.action == FORGET
+            for one in entry.subjects
+        }
+        if not gone:
+            return []
+        rows = act.added
+        named = ForgetRequest(rows.users.ids, rows.items.ids, tuple(rows.pairs()))
+        return [one for subject in _named(named) if (one := ledger.subject_hash(key, *subject)) in gone]
+
+    def _debt(self, state: State, act: Act) -> Debt:
+        """Return what the partition still remembers; one that looks at no data remembers nothing."""
+        was = self.record.debt
+        if act.anew or not was.since:
+            return Debt(since=self.time())
+        if not PARTITIONS[state.config.partition].remembers_data:
+            return was
+        if act.path == NOTHING:
+            return was
+        return Debt(
+            requests=was.requests + 1,
+            rows_removed=was.rows_removed + len(act.removed) + len(act.removed_valid),
+            rows_added=was.rows_added + len(act.added),
+            since=was.since,
+        )
+
+    def _certified(self, state: State, act: Act, record: Record) -> tuple[Record, Certificate, Sequence[Receipt]]:
+        """Return the certificate of an act, the record that can open it, and the receipts of who asked."""
+        same = act.before is not None and act.before.digest == state.digest and bool(record.after)
+        openings, after = dict(record.openings), dict(record.after)
+        if not same:
+            openings = {name: secrets.token_hex(32) for name in ("digest", "data")}
+            values = {"digest": state.digest, "data": data_root(state.train, state.valid)}
+            after = {
+                name: commitment.commit(name, bytes.fromhex(openings[name]), value.encode())
+                for name, value in values.items()
+            }
+        removed = None
+        if len(act.removed) or len(act.removed_valid):
+            root = data_root(act.removed, act.removed_valid)
+            removed = commitment.commit("removed", commitment.new_nonce(), root.encode())
+        subjects_root, receipts = _receipts(act)
+        published = self.time()
+        certificate = Certificate(
+            store=record.store,
+            action=act.action,
+            level=state.level,
+            request={
+                "users": len(act.request.users),
+                "items": len(act.request.items),
+                "interactions": len(act.request.interactions),
+                "unknown": len(act.unknown),
+                "subjects_root": subjects_root,
+            },
+            rows_removed=len(act.removed),
+            valid_rows_removed=len(act.removed_valid),
+            rows_added=len(act.added),
+            removed=removed,
+            before=None if act.before is None else _commitments(record.after),
+            after=StateCommitments(digest=after["digest"], data=after["data"]),
+            shards={
+                "count": len(state.shards),
+                "retrained": list(act.retrained),
+                "untouched": len(state.shards) - len(act.retrained),
+            },
+            path=act.path,
+            config=state.config.as_dict(),
+            origin=record.origin,
+            seed=state.config.seed,
+            code={"version": metadata.version("receraser")},
+            environment={name: str(value) for name, value in state.environment.items()},
+            times={
+                "requested": act.pending.time if act.pending is not None else act.started or published,
+                "started": act.started or published,
+                "published": published,
+            },
+            parent=record.certificate,
+            ledger={"index": record.size, "size": record.size, "root": record.tree.root().hex()},
+            debt=certificates.Debt(
+                requests=record.debt.requests,
+                rows_removed=record.debt.rows_removed,
+                rows_added=record.debt.rows_added,
+                since=record.debt.since,
+            ),
+            covers=covers(state.level, action=act.action),
+            not_covered=not_covered(
+                state.level,
+                action=act.action,
+                shards=len(state.shards),
+                retrained=len(act.retrained),
+                kept_old=state.kept_old,
+                wishes=act.hides,
+                tuned=record.origin.startswith("tuned"),
+                exports=len(record.recipients),
+            ),
+        )
+        return dataclasses.replace(record, after=after, openings=openings), certificate, receipts
+
+
+def data_root(train: Interactions, valid: Interactions | None) -> str:
+    """Return the digest of the rows alone, training and validation."""
+    held = "none" if valid is None else fingerprint.of_rows(valid)
+    return fingerprint.combine({"train": fingerprint.of_rows(train), "valid": held})
+
+
+def _commitments(after: Mapping[str, str]) -> StateCommitments | None:
+    """Return what the last certificate committed to; None where there is none."""
+    return StateCommitments(digest=after["digest"], data=after["data"]) if after else None
+
+
+def _receipts(act: Act) -> tuple[str | None, Sequence[Receipt]]:
+    """Return what commits to every subject, and the receipts that open it, by the ids that were asked for."""
+    if not act.request:
+        return None, ()
+    names = {user: act.outside.get(user, user) for user in act.request.named_users}
+    return receipts_of(_named(act.request.renamed(names)))
+
+
+def _named(request: ForgetRequest) -> list[tuple[str, ...]]:
+    """Return every subject of a request: its kind, then its names."""
+    return [
+        *(("user", user) for user in request.users),
+        *(("item", item) for item in request.items),
+        *(("interaction", *pair) for pair in request.interactions),
+    ]

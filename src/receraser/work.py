@@ -1,0 +1,131 @@
+"""`Work`: the way from one state to the next. Fit, forget and add as functions of states; nothing is published here.
+
+Users go by pseudonyms. `engine` knows whom they stand for and what becomes of the new state; `fitting` has the stages.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from receraser.changes import Change, joined, without
+from receraser.config import EngineConfig, renewed, resolve
+from receraser.data.interactions import Interactions
+from receraser.erasure.plan import REBUILD, Plan, cheapest, estimated_seconds, share_of_pairs
+from receraser.fitting import Fitting
+from receraser.partition.partition import Embeddings, Partition
+from receraser.protocols import Additive, Executor, Progress
+from receraser.reports import AddReport, ForgetReport
+from receraser.state import State
+
+__all__ = ["Work"]
+
+
+class Work:
+    """One piece of work, and how long its stages took.
+
+    Parameters
+    ----------
+    config
+        Of the states that are made.
+    executor
+        Where everything is computed; by default worker processes, started for this and ended after it.
+    progress
+        Told how far it is.
+    """
+
+    def __init__(self, config: EngineConfig, executor: Executor | None, progress: Progress | None = None) -> None:
+        self.seconds: dict[str, float] = {}
+        self._config = config
+        self._executor = executor
+        self._progress = progress
+
+    @contextmanager
+    def _fitting(self, n_tasks: int, *, partitions: bool) -> Iterator[Fitting]:
+        made = Fitting(self._config, self._executor, n_tasks=n_tasks, partitions=partitions, progress=self._progress)
+        with made as fitting:
+            yield fitting
+        for stage, seconds in fitting.seconds.items():
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+    def fit(
+        self,
+        train: Interactions,
+        valid: Interactions | None,
+        *,
+        partition: Partition | None = None,
+        embeddings: Embeddings | None = None,
+    ) -> State:
+        """Return the state of these rows, from nothing; a given partition is taken as it is."""
+        given = partition is not None
+        with self._fitting(self._config.shards, partitions=not given) as fitting:
+            fitting.check_model()
+            if partition is None:
+                partition = fitting.partition(train, valid, embeddings)
+            return fitting.state(train, valid, partition, inherited=given)
+
+    # ------------------------------------------------------------------ forget
+
+    def forget_report(self, state: State, planned: Plan, *, anew: bool) -> ForgetReport:
+        """Say what a plan does to a state; with `anew` by a new partition, and from nothing."""
+        path = _path(state, without(state, planned), share_of_pairs(state.train, planned.train_rows))
+        shards = planned.shards
+        if shards and anew:
+            path, shards = REBUILD, tuple(range(len(state.shards)))
+        return ForgetReport(
+            rows_removed=planned.rows_removed,
+            valid_rows_removed=planned.valid_rows_removed,
+            shards_retrained=shards,
+            path=path,
+            unknown=planned.unknown,
+            users_left_empty=planned.users_left_empty,
+            items_left_empty=planned.items_left_empty,
+            estimated_seconds=_estimated(state, shards),
+        )
+
+    def forget(self, state: State, planned: Plan, report: ForgetReport) -> State:
+        """Return the state without the rows of a plan; the very same one where nothing goes."""
+        return self._changed(state, without(state, planned), report.path) if planned.shards else state
+
+    # ------------------------------------------------------------------ add
+
+    def add(
+        self, state: State, rows: Interactions, *, anew: bool = False, dry_run: bool = False
+    ) -> tuple[State, AddReport]:
+        """Return the state with new rows in it, and what that means."""
+        new = rows.without(state.train)
+        if anew:
+            change, path = joined(state, new, np.zeros(len(new), dtype=np.int32)), REBUILD  # a new partition says where
+            made = state if dry_run else self._changed(state, change, path)
+        else:
+            with self._fitting(state.config.shards, partitions=False) as fitting:
+                change = joined(state, new, fitting.place(new, state.train, state.partition))
+                path = _path(state, change, share_of_pairs(change.train, change.train.holds(new)))
+                made = state if dry_run else fitting.changed(state, change, path)
+        moved = 0 if state.valid is None or change.valid is None else len(state.valid) - len(change.valid)
+        shards = tuple(range(len(state.shards))) if anew else change.affected
+        return made, AddReport(len(new), len(rows) - len(new), moved, shards, path, _estimated(state, shards))
+
+    def _changed(self, state: State, change: Change, path: str) -> State:
+        """Return the state that a change leads to."""
+        if path == REBUILD:
+            self._config = resolve(renewed(self._config))
+            return self.fit(change.train, change.valid)
+        with self._fitting(len(change.affected), partitions=False) as fitting:
+            return fitting.changed(state, change, path)
+
+
+def _path(state: State, change: Change, share: float) -> str:
+    """Return the cheapest exact way; `share` of all pairs of a user's items belongs to users who change."""
+    only = state.shards[0]
+    summed = isinstance(only.model, Additive) and only.sums is not None and only.model.keeps_sums(change.train)
+    return cheapest(change.affected, len(state.shards), share if summed else None)
+
+
+def _estimated(state: State, shards: Sequence[int]) -> float | None:
+    """Return about how long it takes to retrain some shards here, by how long it took the last time."""
+    by_shard = [one.seconds for one in state.shards]
+    return estimated_seconds(shards, by_shard, state.seconds.get("aggregate"), len(os.sched_getaffinity(0)))
