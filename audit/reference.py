@@ -2,9 +2,12 @@
 
     python audit/reference.py EXPORT [--store STORE]
 
-For somebody who trusts nobody: it shares no code with the package, needs numpy and pyarrow, and is short enough to be
-read in one sitting. It does wmf (solver als) in one shard or in hash shards merged by spectral, and ease; anything else
-is refused by name. Exit 0: all within tolerance; 1: something is not; 2: refused, or nothing to read.
+For an auditor who trusts nobody: it shares no code with the package, needs numpy and pyarrow, and can be read in one
+sitting. It does `wmf` (solver als) in one shard, or in hash shards merged by `spectral`; and `ease`. Anything else is
+refused by name. Exit 0: everything agrees; 1: something does not; 2: refused, or there is nothing to read.
+
+Everything here is float64. The store's weights of `wmf` were computed in float32, from the same draws by the same
+conjugate-gradient steps, so they differ by rounding alone. TOLERANCE is about four times what was measured.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ import argparse
 import hashlib
 import io
 import json
-import sys
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +25,18 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+TOLERANCE = {"wmf": 5e-4, "ease": 1e-6}
+
 Matrix = NDArray[np.float64]
 Cells = NDArray[np.bool_]  # (users, items): who has what
 Words = NDArray[np.uint64]
 Pairs = set[tuple[str, str]]
+Node = tuple[list[str], Matrix]  # items, and a row of numbers for each
 Config = Mapping[str, Any]
-Tensors = Mapping[str, Matrix]
+Arrays = Mapping[str, Matrix]
 
-BLOCK = 256  # rows of a matrix that are worked on at a time
-TOLERANCE = {"wmf": 1e-3, "ease": 1e-5}
-K = 10
 
 # ---------------------------------------------------------------------- draws: a function of seed, purpose and id
-
-
 def key_of(seed: int, *path: str | int) -> int:
     """Return the 64-bit key of a purpose: SHA-256 of the seed and the names on the way to it."""
     text = "\x1f".join([str(seed), *(f"{type(part).__name__}:{part}" for part in path)])
@@ -44,7 +45,7 @@ def key_of(seed: int, *path: str | int) -> int:
 
 def counters(ids: Iterable[str]) -> Words:
     """Return 64 bits per id: its BLAKE2b."""
-    return np.array([int.from_bytes(hashlib.blake2b(i.encode(), digest_size=8).digest(), "little") for i in ids], "u8")
+    return np.frombuffer(b"".join(hashlib.blake2b(i.encode(), digest_size=8).digest() for i in ids), dtype="<u8")
 
 
 def mixed(key: int, at: Words) -> Words:
@@ -55,69 +56,55 @@ def mixed(key: int, at: Words) -> Words:
     return np.asarray(x ^ (x >> np.uint64(31)))
 
 
-def shards_of(users: list[str], n_shards: int, seed: int) -> list[int]:
+def shards_of(users: list[str], n_shards: int, seed: int) -> dict[str, int]:
     """Return the shard of every user: the upper half of their draw, scaled to the number of shards."""
     upper = mixed(key_of(seed, "partition", "user"), counters(users)) >> np.uint64(32)
-    return [int(half) * n_shards >> 32 for half in upper]
+    return {user: int(half) * n_shards >> 32 for user, half in zip(users, upper, strict=True)}
 
 
 def initial_vectors(ids: list[str], dim: int, seed: int, what: str) -> Matrix:
-    """Return small random vectors: sums of the four 16-bit quarters of a draw, centred, of variance 0.01 / dim."""
+    """Return small random vectors: the four 16-bit quarters of a draw, added up and centred."""
     key = key_of(seed, "initial", what)
     cells = mixed(key ^ 0xBF58476D1CE4E5B9, counters(ids)[:, None] + mixed(key, np.arange(dim, dtype=np.uint64)))
-    quarters = sum((cells >> np.uint64(16 * q) & np.uint64(0xFFFF)).astype(np.float64) for q in range(4))
-    normal = (quarters - 2 * 65535) * (3**0.5 / 65536)
-    return np.asarray(normal.astype(np.float32) * np.float32(0.1 / dim**0.5), dtype=np.float64)
+    total = sum(((cells >> np.uint64(16 * q)) & np.uint64(0xFFFF)).astype(np.float64) for q in range(4))
+    normal = ((total - 2 * 65535) * (3**0.5 / 65536)).astype(np.float32)
+    return np.asarray(normal * np.float32(0.1 / dim**0.5), dtype=np.float64)
 
 
-# ---------------------------------------------------------------------- wmf: alternating least squares
-
-
+# ---------------------------------------------------------------------- the models of one shard
 def table(pairs: Pairs) -> tuple[list[str], list[str], Cells]:
     """Return the users, the items and who has what; ids in the order of their bytes."""
     users, items = sorted({user for user, _ in pairs}), sorted({item for _, item in pairs})
     row, column = ({name: at for at, name in enumerate(ids)} for ids in (users, items))
     has = np.zeros((len(users), len(items)), dtype=bool)
-    if pairs:
-        has[[row[user] for user, _ in pairs], [column[item] for _, item in pairs]] = True
+    for user, item in pairs:
+        has[row[user], column[item]] = True
     return users, items, has
 
 
-def blocks(n: int) -> list[slice]:
-    """Return the rows of a matrix, some at a time."""
-    return [slice(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK)]
+def blocks(n: int, size: int = 256) -> Iterator[slice]:
+    """Yield the rows of a table, some at a time."""
+    yield from (slice(first, first + size) for first in range(0, n, size))
 
 
-def equations(has: Cells, others: Matrix, w: float, penalty: float) -> tuple[Matrix, Matrix]:
-    """Return A and b of every row: (w Q'Q + sum of q q' over what it has + its penalty) x = sum of q."""
+def solved(has: Cells, others: Matrix, w: float, penalty: float, start: Matrix | None = None, steps: int = 0) -> Matrix:
+    """Return every row's x of (w Q'Q + sum of q q' over what it has + its penalty) x = sum of q over what it has.
+
+    Exactly; or, given where to start from, by so many conjugate-gradient steps.
+    """
+    x = np.zeros((len(has), others.shape[1])) if start is None else start.copy()
     gram, one = w * (others.T @ others), np.eye(others.shape[1])
-    a, b = np.empty((len(has), *gram.shape)), np.empty((len(has), len(gram)))
-    for row, own in enumerate(has):
-        q = others[own]
-        a[row] = gram + q.T @ q + penalty * (len(q) + w * len(others)) * one
-        b[row] = q.sum(axis=0)
-    return a, b
-
-
-def solved(has: Cells, others: Matrix, w: float, penalty: float) -> Matrix:
-    """Return every row's vector, exactly."""
-    x = np.empty((len(has), others.shape[1]))
     for rows in blocks(len(has)):
-        a, b = equations(has[rows], others, w, penalty)
-        x[rows] = np.linalg.solve(a, b[..., None])[..., 0]
-    return x
-
-
-def improved(has: Cells, others: Matrix, start: Matrix, w: float, penalty: float, n_steps: int) -> Matrix:
-    """Return every row's vector after some conjugate-gradient steps from where it is."""
-    x = start.copy()
-    for rows in blocks(len(has)):
-        a, b = equations(has[rows], others, w, penalty)
-        residual = direction = b - times(a, x[rows])
+        own = [others[cells] for cells in has[rows]]
+        a = np.stack([gram + q.T @ q + penalty * (len(q) + w * len(others)) * one for q in own])
+        b = np.stack([q.sum(axis=0) for q in own])
+        if start is None:
+            x[rows] = np.linalg.solve(a, b[..., None])[..., 0]
+        residual = direction = b - (a @ x[rows, :, None])[..., 0]
         rr = (residual**2).sum(axis=1, keepdims=True)
-        for _ in range(n_steps):
-            product = times(a, direction)
+        for _ in range(steps):
             going = rr >= 1e-20  # who has arrived stays there
+            product = (a @ direction[..., None])[..., 0]
             step = np.where(going, rr, 0.0) / np.where(going, (direction * product).sum(axis=1, keepdims=True), 1.0)
             x[rows] += step * direction
             residual = residual - step * product
@@ -126,53 +113,35 @@ def improved(has: Cells, others: Matrix, start: Matrix, w: float, penalty: float
     return x
 
 
-def times(a: Matrix, x: Matrix) -> Matrix:
-    """Return A x of every row."""
-    return np.asarray((a @ x[..., None])[..., 0])
-
-
-def wmf(pairs: Pairs, about: Config, seed: int, *, exactly: bool) -> dict[str, Matrix]:
-    """Return the vectors after the sweeps: items given users, then users given items."""
-    users, items, has = table(pairs)
-    p, q = (initial_vectors(ids, about["dim"], seed, what) for ids, what in ((users, "user"), (items, "item")))
-    w, penalty, steps = about["missing_weight"], about["regularization"], about["cg_steps"]
-    for _ in range(about["n_sweeps"]):
-        q = solved(has.T, p, w, penalty) if exactly else improved(has.T, p, q, w, penalty, steps)
-        p = solved(has, q, w, penalty) if exactly else improved(has, q, p, w, penalty, steps)
+def wmf(pairs: Pairs, config: Config, shard: int) -> dict[str, Matrix]:
+    """Return the vectors after the sweeps: items given users, then users given items; on CUDA solved exactly."""
+    own, seed = config["hyperparameters"], key_of(config["seed"], "shard", shard)
+    (users, items, has), weights = table(pairs), (own["missing_weight"], own["regularization"])
+    p, q = initial_vectors(users, own["dim"], seed, "user"), initial_vectors(items, own["dim"], seed, "item")
+    for _ in range(own["n_sweeps"]):
+        q = solved(has.T, p, *weights, *((q, own["cg_steps"]) if config["device"] == "cpu" else ()))
+        p = solved(has, q, *weights, *((p, own["cg_steps"]) if config["device"] == "cpu" else ()))
     return {"user_vectors": p, "item_vectors": q}
 
 
-def ease(has: Cells, about: Config) -> dict[str, Matrix]:
+def ease(pairs: Pairs, config: Config, _: int) -> dict[str, Matrix]:
     """Return the item x item weights I - P / diag(P), with P the inverse of X'X + lambda I."""
-    gram = about["regularization"] * np.eye(has.shape[1])
-    for rows in blocks(len(has)):
-        part = has[rows].astype(np.float64)
-        gram += part.T @ part
-    inverse = np.linalg.inv(gram)
+    x = table(pairs)[2].astype(np.float64)
+    inverse = np.linalg.inv(x.T @ x + config["hyperparameters"]["regularization"] * np.eye(x.shape[1]))
     weights = -inverse / inverse.diagonal()
     np.fill_diagonal(weights, 0.0)
     return {"weights": weights}
 
 
 # ---------------------------------------------------------------------- spectral: the shards' items merged in a tree
-
-
 def leading(columns: Matrix, rank: int) -> Matrix:
     """Return U S of the leading singular directions; those of no length are left out."""
     u, s, _ = np.linalg.svd(columns, full_matrices=False)
     kept = np.flatnonzero(s > 1e-7 * s.max(initial=0.0))[:rank]
-    return np.asarray((u * s)[:, kept])
+    return np.asarray(u[:, kept] * s[kept])
 
 
-def leaf(submodel: Tensors, merge: str) -> Matrix:
-    """Return what is merged of a shard: its item vectors Q ("concat"), or Q (P'P)^(1/2) ("product")."""
-    if merge != "product":
-        return submodel["item_vectors"]
-    values, turns = np.linalg.eigh(submodel["user_vectors"].T @ submodel["user_vectors"])
-    return submodel["item_vectors"] @ (turns * np.sqrt(np.maximum(values, 0.0))) @ turns.T
-
-
-def side_by_side(nodes: list[tuple[list[str], Matrix]]) -> tuple[list[str], Matrix]:
+def side_by_side(nodes: list[Node]) -> Node:
     """Return the columns of all over the items of all, zeros where one has not got the item."""
     items = sorted({item for own, _ in nodes for item in own})
     at = {item: row for row, item in enumerate(items)}
@@ -182,131 +151,164 @@ def side_by_side(nodes: list[tuple[list[str], Matrix]]) -> tuple[list[str], Matr
     return items, np.hstack(parts)
 
 
-def spectral(leaves: list[tuple[list[str], Matrix]], about: Config) -> tuple[dict[str, Matrix], dict[str, str]]:
-    """Merge neighbours, then neighbours of these, and so on; return the items' vectors and the nodes that were cut.
-
-    A node is cut back to `width` columns; an odd one at the end waits. Also returned: the items of each node.
-    """
-    width, level, height = max(about["width"], about["rank"]), leaves, 0
-    kept: dict[str, Matrix] = {}
-    names: dict[str, str] = {}
+def spectral(parts: list[Pairs], shards: list[dict[str, Matrix]], config: Config) -> dict[str, Matrix]:
+    """Merge neighbours, then neighbours of these, and so on; return the items' vectors and the nodes that were cut."""
+    own, found, height = config["aggregation_settings"], {}, 0
+    level = [(table(part)[1], one["item_vectors"]) for part, one in zip(parts, shards, strict=True)]
+    if own["merge"] == "product":  # Q (P'P)^(1/2) instead of Q
+        bases = [np.linalg.eigh(one["user_vectors"].T @ one["user_vectors"]) for one in shards]
+        roots = [(turns * np.sqrt(np.maximum(values, 0.0))) @ turns.T for values, turns in bases]
+        level = [(items, q @ root) for (items, q), root in zip(level, roots, strict=True)]
     while len(level) > 1:
         height += 1
-        level = [side_by_side(level[i : i + 2]) for i in range(0, len(level), 2)]
+        level = [side_by_side(level[i : i + 2]) for i in range(0, len(level), 2)]  # an odd one at the end waits
         for i, (items, columns) in enumerate(level):
-            if columns.shape[1] > width:
+            if columns.shape[1] > (width := max(own["width"], own["rank"])):
                 level[i] = items, leading(columns, width)
-                if len(level) > 1:  # the root is not kept
-                    kept[f"node.{height}.{i}"], names[f"node.{height}.{i}.items"] = level[i][1], "\n".join(items)
-    found = leading(level[0][1], about["rank"])  # U S; the vectors are U S^(1/2)
-    return {"item_vectors": found / (found**2).sum(axis=0) ** 0.25, **kept}, names
+                if len(level) > 1:  # the root is not kept, for every change changes it
+                    text = np.frombuffer("\n".join(items).encode(), dtype=np.uint8)
+                    found |= {f"node.{height}.{i}": level[i][1], f"node.{height}.{i}.items": text[:, None] * 1.0}
+    q = leading(level[0][1], own["rank"])
+    q /= (q**2).sum(axis=0) ** 0.25  # U S becomes U S^(1/2)
+    has = table(set().union(*parts))[2]
+    for _ in range(own["polish"]):  # users exactly, then items by three steps
+        q = solved(has.T, solved(has, q, *fold_in(config)), *fold_in(config), q, 3)
+    return found | {"item_vectors": q}
 
 
 def fold_in(config: Config) -> tuple[float, float]:
-    """Return the weight of missing pairs and the penalty by which a user's vector is found."""
+    """Return the weight of missing pairs and the penalty by which a user's vector is found in the merged space."""
     own = config["aggregation_settings"]
-    about = own if own.get("missing_weight") or own.get("regularization") else config["hyperparameters"]
-    return about["missing_weight"], about["regularization"]
-
-
-def polished(q: Matrix, has: Cells, config: Config) -> Matrix:
-    """Return the item vectors after sweeps over all rows: users exactly, then items by three steps."""
-    w, penalty = fold_in(config)
-    for _ in range(config["aggregation_settings"]["polish"]):
-        q = improved(has.T, solved(has, q, w, penalty), q, w, penalty, 3)
-    return q
+    own = own if own["missing_weight"] or own["regularization"] else config["hyperparameters"]
+    return own["missing_weight"], own["regularization"]
 
 
 # ---------------------------------------------------------------------- what is compared
-
-
-def apart(theirs: Matrix, ours: Matrix, *, inner: bool = False) -> float:
+def apart(theirs: Matrix, ours: Matrix, *, inner: bool) -> float:
     """Return the largest difference of a row as a share of its length; `inner`: of its inner products with all rows.
 
-    Scores depend on merged vectors through their inner products alone; the vectors themselves are free to be turned.
+    Scores depend on merged vectors through their inner products alone; the vectors themselves may be turned.
     """
     if len(theirs) != len(ours) or not (inner or theirs.shape == ours.shape):
         return float("inf")
+    if inner:  # A A' - B B' = [A B] [A -B]'; with [A -B] = Q R, a row of it is as long as the row of [A B] R'
+        difference = np.hstack([theirs, ours]) @ np.linalg.qr(np.hstack([theirs, -ours]), mode="r").T
+        ours = ours @ np.linalg.qr(ours, mode="r").T
+    else:
+        difference = theirs - ours
+    lengths = np.linalg.norm(ours, axis=1)
+    return float((np.linalg.norm(difference, axis=1) / np.where(lengths > 0, lengths, 1.0)).max(initial=0.0))
+
+
+def scores(arrays: Arrays, has: Cells, rows: slice, config: Config) -> Matrix:
+    """Return the scores of some users: by the weights of what they have, by their own vectors, or folded in."""
+    if config["model"] == "ease":
+        return np.asarray(has[rows].astype(np.float64) @ arrays["0 weights"])
+    if config["aggregation"] == "alone":
+        return np.asarray(arrays["0 user_vectors"][rows] @ arrays["0 item_vectors"].T)
+    q = arrays["merged item_vectors"]
+    return np.asarray(solved(has[rows], q, *fold_in(config)) @ q.T)
+
+
+def lists_apart(theirs: Arrays, ours: Arrays, has: Cells, config: Config) -> float:
+    """Return what is lost by our scores with the ten items that the store would recommend to a user.
+
+    As a share of the user's largest score: two items that are equal but for rounding may change places.
+    """
     worst = [0.0]
-    for rows in blocks(len(ours)):
-        a, b = (theirs[rows] @ theirs.T, ours[rows] @ ours.T) if inner else (theirs[rows], ours[rows])
-        lengths = np.linalg.norm(b, axis=1)
-        worst.append(float((np.linalg.norm(a - b, axis=1) / np.where(lengths > 0, lengths, 1.0)).max()))
+    for rows in blocks(len(has)):
+        a, b = (np.where(has[rows], -1e30, scores(one, has, rows, config)) for one in (theirs, ours))
+        k = min(10, b.shape[1])
+        chosen = np.argpartition(-a, k - 1, axis=1)[:, :k]
+        lost = np.sort(b)[:, -k:] - np.sort(np.take_along_axis(b, chosen, axis=1))
+        largest = np.abs(np.where(has[rows], 0.0, b)).max(axis=1, keepdims=True)
+        worst.append((lost / np.where(largest > 0, largest, 1.0)).max())
     return float(np.max(worst))
 
 
-def scores(weights: Tensors, has: Cells, rows: slice, config: Config) -> Matrix:
-    """Return the scores of some users: by the weights of what they have, by their own vectors, or folded in."""
-    if "weights" in weights:
-        return np.asarray(has[rows].astype(np.float64) @ weights["weights"])
-    q = weights["item_vectors"]
-    p = weights["user_vectors"][rows] if "user_vectors" in weights else solved(has[rows], q, *fold_in(config))
-    return np.asarray(p @ q.T)
-
-
-def lists_apart(theirs: Tensors, ours: Tensors, has: Cells, seen: Cells, config: Config) -> tuple[float, int]:
-    """Return what is lost, by our scores, with the store's ten best items of a user, and how many lists are the same.
-
-    As a share of the user's largest score: items whose scores are equal but for rounding may change places.
-    """
-    worst, same = [0.0], 0
-    for rows in blocks(len(has)):
-        a, b = (np.where(seen[rows], -np.inf, scores(one, has, rows, config)) for one in (theirs, ours))
-        k = min(10, b.shape[1])
-        chosen, best = (np.sort(np.argpartition(-one, k - 1, axis=1)[:, :k]) for one in (a, b))
-        got, could = (np.sort(np.take_along_axis(b, which, axis=1)) for which in (chosen, best))
-        largest = np.abs(np.where(seen[rows], 0.0, b)).max(axis=1, keepdims=True)
-        lost = np.where(np.isfinite(could), could, 0.0) - np.where(np.isfinite(got), got, 0.0)
-        worst.append(float((lost / np.where(largest > 0, largest, 1.0)).max()))
-        same += int((chosen == best).all(axis=1).sum())
-    return float(np.max(worst)), same
-
-
-# ---------------------------------------------------------------------- reading
-
-
-class DamagedError(Exception):
-    """A file is not what its SHA-256 says."""
-
-
-class RefusedError(Exception):
-    """This is nothing that the reference computes."""
-
-
+# ---------------------------------------------------------------------- reading and printing
 def checked(path: Path, digest: str) -> bytes:
     """Return the content of a file, which must have this SHA-256."""
-    data = path.read_bytes()
-    if hashlib.sha256(data).hexdigest() != digest:
-        raise DamagedError(f"{path} is not what it was written with: its SHA-256 is not {digest}")
+    if hashlib.sha256(data := path.read_bytes()).hexdigest() != digest:
+        raise SystemExit(f"{path} was changed: its SHA-256 is not {digest}")
     return data
 
 
-def rows_in(data: bytes) -> tuple[Pairs, set[tuple[str, int]]]:
+def rows_in(data: bytes) -> tuple[Pairs, dict[str, int]]:
     """Return the rows of a Parquet file and, where it says so, the shard of every user."""
-    columns = pq.read_table(io.BytesIO(data))
-    users = columns["user"].to_pylist()
-    shards = columns["shard"].to_pylist() if "shard" in columns.column_names else []
-    return set(zip(users, columns["item"].to_pylist(), strict=True)), set(zip(users, shards, strict=False))
+    found = pq.read_table(io.BytesIO(data))
+    users, shards = found["user"].to_pylist(), found["shard"].to_pylist() if "shard" in found.column_names else []
+    return set(zip(users, found["item"].to_pylist(), strict=True)), dict(zip(users, shards, strict=False))
 
 
-def tensors_in(data: bytes) -> dict[str, NDArray[Any]]:
+def arrays_in(data: bytes, prefix: object) -> dict[str, Matrix]:
     """Return the arrays of a safetensors file: the length of a header, the header (JSON), the numbers."""
-    start = 8 + int.from_bytes(data[:8], "little")
-    kinds = {"F32": "<f4", "U8": "u1"}
-    return {
-        name: np.frombuffer(data[start + about["data_offsets"][0] : start + about["data_offsets"][1]], kinds[about["dtype"]])
-        .reshape(about["shape"]).astype(np.float64 if about["dtype"] == "F32" else np.uint8)
-        for name, about in json.loads(data[8:start]).items()
-        if name != "__metadata__"
-    }
+    start, found = 8 + int.from_bytes(data[:8], "little"), {}
+    for name, about in json.loads(data[8:start]).items():
+        first, last = about["data_offsets"]
+        numbers = np.frombuffer(data[start + first : start + last], {"F32": "<f4", "U8": "u1"}[about["dtype"]])
+        found[f"{prefix} {name}"] = numbers.reshape((*about["shape"], 1)[:2]).astype(np.float64)
+    return found
 
 
-def check_computable(config: Config) -> None:
-    """Raise unless this is one of the models that the reference knows."""
-    parts = {"model": ("wmf", "ease"), "partition": ("whole", "hash"), "aggregation": ("alone", "spectral")}
-    found = [(what, config[what], known) for what, known in parts.items()]
-    found.append(("solver", config["hyperparameters"].get("solver", "als"), ("als",)))
-    found.append(("merge", config["aggregation_settings"].get("merge", "auto"), ("auto", "concat", "product")))
-    for what, name, known in found:
-        if name not in known:
-            raise RefusedError(f"the {what} {name} is none that this reference computes; it does {' and '.join(known)}")
+def compared(store: Path, parts: list[Pairs], ours: Arrays, config: Config) -> Iterator[tuple[str, float, float]]:
+    """Yield what is compared with a store, how far it is apart, and how far it may be."""
+    manifest, tolerance = json.loads((store / "manifest.json").read_bytes()), TOLERANCE[config["model"]]
+    files = {name: checked(store / "files" / name, name) for name in manifest["files"]}
+    theirs = {}
+    held = Pairs()
+    for k, shard in enumerate(manifest["shards"]):
+        theirs |= arrays_in(files[shard["files"]["weights"]], k)
+        held |= rows_in(files[shard["files"]["train"]])[0]
+    for name in manifest["aggregate"]["files"].values():
+        theirs |= arrays_in(files[name], "merged")
+    yield "settings that differ", sum(manifest["config"].get(key) != config[key] for key in config), 0
+    yield "rows of one side only", len(held ^ set().union(*parts)), 0
+    yield "arrays of one side only", len(theirs.keys() ^ ours.keys()), 0
+    groups: dict[str, list[float]] = {}
+    for name in theirs.keys() & ours.keys():
+        inner = name.startswith("merged") and not name.endswith("items")
+        what = re.sub(r"^\d+|\.\d+\.\d+", "", name).strip()
+        groups.setdefault(what, []).append(apart(theirs[name], ours[name], inner=inner))
+    for what, values in sorted(groups.items()):
+        yield f"{what} ({len(values)})", float(np.max(values)), tolerance
+    comparable = np.isfinite([one for values in groups.values() for one in values]).all()
+    has = table(set().union(*parts))[2]
+    yield "top-10 lists", lists_apart(theirs, ours, has, config) if comparable else float("inf"), tolerance
+
+
+def main() -> int:
+    """Recompute, compare, print."""
+    parser = argparse.ArgumentParser(description="Recompute a model from an export and hold a store to it.")
+    parser.add_argument("export", type=Path, help="what `receraser export` wrote")
+    parser.add_argument("--store", type=Path, help="the store whose weights are compared")
+    options = parser.parse_args()
+    for path in [options.export / "export.json"] + ([options.store / "manifest.json"] if options.store else []):
+        if not path.is_file():
+            parser.error(f"there is no {path}")
+    about = json.loads((options.export / "export.json").read_bytes())
+    config = about["config"]
+    known = {"model": "wmf ease", "partition": "whole hash", "aggregation": "alone spectral"}
+    known |= {"solver": "als", "merge": "auto concat product"}
+    for what, name in (config | config["hyperparameters"] | config["aggregation_settings"]).items():
+        if what in known and name not in known[what].split():
+            parser.error(f"the {what} {name} is not recomputed here; only {' or '.join(known[what].split())}")
+    files = {name: checked(options.export / name, digest) for name, digest in about["files"].items()}
+    train, assigned = rows_in(files["train.parquet"])
+    shard_of = shards_of(sorted(assigned), config["shards"], config["seed"])
+    parts: list[Pairs] = [set() for _ in range(config["shards"])]
+    for user, item in train:
+        parts[shard_of[user]].add((user, item))
+    shards = [(ease if config["model"] == "ease" else wmf)(part, config, k) for k, part in enumerate(parts)]
+    ours = {f"{k} {name}": array for k, one in enumerate(shards) for name, array in one.items()}
+    if config["aggregation"] == "spectral":
+        ours |= {f"merged {name}": array for name, array in spectral(parts, shards, config).items()}
+    lines = [("users in another shard", sum(shard_of[user] != shard for user, shard in assigned.items()), 0.0)]
+    lines += compared(options.store, parts, ours, config) if options.store else []
+    for what, value, tolerance in lines:
+        print(f"{what:32} {value:10.2g} {tolerance:10.2g}  {'ok' if value <= tolerance else 'NOT OK'}")
+    return 0 if all(value <= tolerance for _, value, tolerance in lines) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

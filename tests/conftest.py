@@ -17,6 +17,14 @@ settings.register_profile("reproducible", deadline=None, derandomize=True)
 settings.load_profile("reproducible")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Whatever signs without being told where its keys are finds them here, and not in the folder of whoever tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RECERASER_KEYS", str(tmp_path_factory.mktemp("keys") / "own"))
+        yield
+
+
 @pytest.fixture(scope="session")
 def worker() -> Iterator[LocalExecutor]:
     """One worker process for everybody: starting one takes seconds, and what it computes depends on the task alone."""

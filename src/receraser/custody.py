@@ -24,7 +24,7 @@ from receraser import fingerprint
 from receraser.data.interactions import Interactions
 from receraser.erasure.plan import NOTHING
 from receraser.erasure.request import ForgetRequest
-from receraser.fingerprint import canonical_json
+from receraser.fingerprint import canonical_json, of_bytes
 from receraser.partition.registry import PARTITIONS
 from receraser.proof import certificate as certificates
 from receraser.proof import commitment, ledger, signing
@@ -34,6 +34,7 @@ from receraser.proof.receipt import Receipt, receipts_of
 from receraser.proof.wording import covers, not_covered
 from receraser.state import State, rebooked
 from receraser.store.directory import DirectoryStore
+from receraser.store.encoding import encode_rows
 from receraser.store.pending import Pending
 from receraser.store.record import Debt, Record
 from receraser.store.snapshot import Snapshot, write_snapshot
@@ -150,7 +151,9 @@ class Custody:
 
     def publish(self, snapshot: Snapshot, act: Act, *, keep_old: bool = False) -> Published:
         """Make a state, and the account of how it came about, the content of the store; clear the request away."""
-        state = rebooked(snapshot.state, kept_old=keep_old and self.store.exists())
+        state, only_noted = snapshot.state, self._is_only_noted(snapshot, act)
+        if not only_noted:
+            state = rebooked(state, kept_old=keep_old and self.store.exists())
         receipts: Sequence[Receipt] = ()
         record = dataclasses.replace(
             self.record,
@@ -167,7 +170,7 @@ class Custody:
         else:
             record = dataclasses.replace(record, after={}, openings={}, certificate=None)
         record = self._entered(record, act.action, self._subjects(act), name)
-        if act.before is snapshot.state:  # nothing changed but the record
+        if only_noted:
             self._swap(record)
         else:
             state = write_snapshot(
@@ -177,6 +180,13 @@ class Custody:
         if act.pending is not None:
             self.store.drop_pending(act.pending.id)
         return Published(state, None if name is None else self.store.certificate_path(name), receipts)
+
+    def _is_only_noted(self, snapshot: Snapshot, act: Act) -> bool:
+        """Say whether nothing changed but the record: neither the state, nor what is kept out of people's lists."""
+        if act.before is not snapshot.state:
+            return False
+        wishes = of_bytes(encode_rows(snapshot.wishes)) if len(snapshot.wishes) else None
+        return self.store.manifest()["wishes"] == wishes
 
     def note(self, action: str, *, to: str) -> None:
         """Enter into the ledger that something was handed over, and remember to whom."""
@@ -201,7 +211,7 @@ class Custody:
             certificate=certificate,
         )
         line = entry.line()
-        self.store.append_to_ledger(line, at=record.length)
+        self.store.append_to_ledger(line, at=record.length, of=record.store)
         tree = record.tree.appended(entry.leaf())
         record = dataclasses.replace(
             record,
@@ -329,7 +339,7 @@ class Custody:
                 kept_old=state.kept_old,
                 wishes=act.hides,
                 tuned=record.origin.startswith("tuned"),
-                exports=len(record.recipients),
+                exports=sum(one["what"] == EXPORT for one in record.recipients),
             ),
         )
         return dataclasses.replace(record, after=after, openings=openings), certificate, receipts

@@ -29,7 +29,7 @@ from receraser.data.ids import IdMap, id_text, key_check, pseudonyms
 from receraser.data.interactions import Interactions
 from receraser.erasure.plan import NOTHING, REBUILD, plan
 from receraser.erasure.request import ForgetRequest
-from receraser.errors import EnvironmentMismatchError, KeyMismatchError, StoreError, UsageError
+from receraser.errors import DataError, EnvironmentMismatchError, KeyMismatchError, StoreError, UsageError
 from receraser.evaluation import Evaluation, evaluate
 from receraser.keys import PUBLIC_KEY
 from receraser.partition.partition import Embeddings, Partition
@@ -196,21 +196,18 @@ class Engine:
         """
         self._state()
         self._finish(progress, anew=True)
-        pending = None
-        if self._custody is not None:
-            pending = Pending("rebuild", self._custody.time(), keep_old=self._keep_old, device=device or "")
-            if embeddings is None:  # a request that needs a file cannot be finished by somebody who lacks it
-                self._custody.write_down(pending)
-        return self._rebuild(pending, device, self._renamed(embeddings), progress)
+        pending = Pending("rebuild", self._time(), keep_old=self._keep_old, device=device or "")
+        if embeddings is not None:  # a request that needs a file cannot be finished by somebody who lacks it
+            return self._rebuild(pending, self._renamed(embeddings), progress)
+        with self._written_down(pending):
+            return self._rebuild(pending, None, progress)
 
-    def _rebuild(
-        self, pending: Pending | None, device: str | None, embeddings: Embeddings | None, progress: Progress | None
-    ) -> Self:
+    def _rebuild(self, pending: Pending, embeddings: Embeddings | None, progress: Progress | None) -> Self:
         state, started = self._state(), self._time()
         try:
             self.config = renewed(self.config)
-            if device:
-                self.config = dataclasses.replace(self.config, device=device)
+            if pending.device:
+                self.config = dataclasses.replace(self.config, device=pending.device)
             self._fit(state.train, state.valid, None, embeddings, progress)
         except BaseException:
             self._fitted, self.config = state, state.config
@@ -284,9 +281,8 @@ class Engine:
         if not request:
             return self.forget_request(request, dry_run=True)
         pending = Pending("forget", self._time(), request=asked, hide=hide, keep_old=self._keep_old)
-        if self._custody is not None:
-            self._custody.write_down(pending)
-        return self._forget(pending, outside, progress)
+        with self._written_down(pending):
+            return self._forget(pending, outside, progress)
 
     def _forget(
         self, pending: Pending, outside: Mapping[str, str], progress: Progress | None, *, anew: bool = False
@@ -347,9 +343,8 @@ class Engine:
             with self._working(progress) as work:
                 return work.add(state, rows, anew=self._due(), dry_run=True)[1]
         pending = Pending("add", self._time(), rows=rows, keep_old=self._keep_old)
-        if self._custody is not None:
-            self._custody.write_down(pending)
-        return self._add(pending, rows, progress)
+        with self._written_down(pending):
+            return self._add(pending, rows, progress)
 
     def _add(self, pending: Pending, rows: Interactions, progress: Progress | None, *, anew: bool = False) -> AddReport:
         """Do an add, by pseudonyms, that is written down."""
@@ -386,6 +381,20 @@ class Engine:
     def _time(self) -> str:
         return "" if self._custody is None else self._custody.time()
 
+    @contextmanager
+    def _written_down(self, pending: Pending) -> Iterator[None]:
+        """Make a request durable before its work; it stays so if the work fails, unless it can never succeed."""
+        custody = self._custody
+        if custody is None:
+            yield
+            return
+        custody.write_down(pending)
+        try:
+            yield
+        except (UsageError, DataError):  # the call itself is wrong
+            custody.store.drop_pending(pending.id)
+            raise
+
     def _due(self) -> bool:
         """Say whether the store's policy wants a new partition with the next change."""
         config = self._state().config
@@ -418,7 +427,7 @@ class Engine:
         elif pending.kind == "add" and pending.rows is not None:
             self._add(pending, pending.rows, progress, anew=anew)
         else:
-            self._rebuild(pending, pending.device, None, progress)
+            self._rebuild(pending, None, progress)
 
     def _hand_over(self, act: Act) -> Published:
         """Publish what was done, where a store is open to be changed."""
@@ -427,6 +436,7 @@ class Engine:
             return Published(state)
         started = time.perf_counter()
         keep_old = act.pending is not None and act.pending.keep_old
+        custody.record = dataclasses.replace(custody.record, policy=self.policy)
         done = custody.publish(self._snapshot(state), act, keep_old=keep_old)
         self._fitted = done.state
         self._published = _Published(custody.store.path.resolve(), custody.store.version(), done.state)
@@ -638,8 +648,11 @@ class Engine:
             finally:
                 engine._custody = None
 
-    def export(self, folder: str | Path) -> None:
-        """Write what a fresh fit needs to a new folder: rows (by pseudonyms), assignment, configuration, titles."""
+    def export(self, folder: str | Path, *, to: str = "") -> None:
+        """Write what a fresh fit needs to a new folder: rows (by pseudonyms), assignment, configuration, titles.
+
+        `to` says who gets it; an open store (`changing`) remembers that, and enters it into its ledger.
+        """
         state = self._state()
         write_export(
             Path(folder),
@@ -651,8 +664,12 @@ class Engine:
                 titles=self._titles(),
                 key_check=self._key_check,
                 public_key=self._public_key,
+                environment=state.environment,
             ),
         )
+        if self._custody is not None and to:
+            self._custody.note("export", to=to)
+            self._recipients = self._custody.record.recipients
 
     @classmethod
     def fit_export(
@@ -677,6 +694,7 @@ class Engine:
         engine.config = export.config
         engine._key_check, engine._public_key = export.key_check, export.public_key
         engine.titles = dict(export.titles)
+        engine.origin = "given: an export"
         given = export.partition if PARTITIONS[export.config.partition].remembers_data else None
         return engine._fit(export.train, export.valid, given, None, progress)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from receraser.errors import UsageError
 
-__all__ = ["PUBLIC_KEY", "flush_folder", "has_key", "key_in", "load_key", "write_once"]
+__all__ = ["PUBLIC_KEY", "flush_folder", "has_key", "key_in", "load_key", "make_folder", "write_once"]
 
 PUBLIC_KEY = hashlib.sha256(b"receraser: public pseudonym key").digest()
 _NAME = "pseudonym.key"
@@ -58,10 +58,7 @@ def key_in(path: Path, *, create: bool = False) -> bytes | None:
 
 def write_once(path: Path, content: bytes) -> None:
     """Put a file there, readable by its owner alone, whole or not at all; if somebody else was first, theirs stays."""
-    new = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for folder in new:
-        flush_folder(folder.parent)
+    make_folder(path.parent, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # readable by its owner alone
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -73,6 +70,16 @@ def write_once(path: Path, content: bytes) -> None:
     finally:
         Path(name).unlink()
     flush_folder(path.parent)
+
+
+def make_folder(path: Path, *, mode: int = 0o777) -> None:
+    """See to it that a folder is there, and its name on disk, and those of the folders above it."""
+    if path.is_dir():
+        return
+    new = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True, mode=mode)
+    for folder in new:
+        flush_folder(folder.parent)
 
 
 def flush_folder(path: Path) -> None:

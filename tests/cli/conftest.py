@@ -13,6 +13,7 @@ from receraser.data.readers import write_csv
 from receraser.engine import Engine
 from receraser.execution.local import LocalExecutor
 from receraser.models.wmf import WMF
+from tests.cli.signed import Signed
 from tests.contracts.worlds import checkerboard
 
 TITLES = {f"i{n:02}": f"The film of the number {n}" for n in range(19)}  # the last one has none
@@ -111,3 +112,15 @@ def files(tmp_path_factory: pytest.TempPathFactory, worker: LocalExecutor) -> Fi
     engine.titles = TITLES
     engine.fit(world.train).save(found.store)
     return found
+
+
+@pytest.fixture(scope="session")
+def signed_once(tmp_path_factory: pytest.TempPathFactory, worker: LocalExecutor) -> Signed:
+    return Signed.made(tmp_path_factory.mktemp("signed"), worker)
+
+
+@pytest.fixture
+def signed(signed_once: Signed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Signed:
+    """A store with certificates and its keys, to be changed at will; nobody has keys of their own."""
+    monkeypatch.setenv("RECERASER_KEYS", str(tmp_path / "own"))
+    return signed_once.copied(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from receraser.config import EngineConfig
@@ -81,3 +82,11 @@ def said_to_be_computed_elsewhere(store: Path) -> None:
 def content(store: Path) -> dict[str, bytes]:
     """Every file of a store."""
     return {str(path.relative_to(store)): path.read_bytes() for path in sorted(store.rglob("*")) if path.is_file()}
+
+
+def state(store: Path) -> dict[str, bytes]:
+    """What a store holds, without the account of what happened to it: requests, ledger, certificates."""
+    beside = ("certificates", "ledger", "manifest.json", "pending")
+    files = {name: data for name, data in content(store).items() if not name.startswith(beside)}
+    manifest = json.loads((store / "manifest.json").read_text())
+    return files | {"manifest": json.dumps({**manifest, "record": None, "checksum": None}).encode()}

@@ -11,7 +11,7 @@ from receraser.engine import Engine
 from receraser.execution.local import LocalExecutor
 from receraser.store.directory import DirectoryStore
 from tests.cli.conftest import Cli, Files
-from tests.cli.sharded import INDEPENDENT, WORLD, content, fitted, make_stores, said_to_be_computed_elsewhere
+from tests.cli.sharded import INDEPENDENT, WORLD, content, fitted, make_stores, said_to_be_computed_elsewhere, state
 
 NEW = [("u00", "i01"), ("stranger", "i00"), ("stranger", "i02"), ("u02", "a new item")]
 
@@ -46,8 +46,8 @@ def test_the_document(cli: Cli, store: Path, data: Path, kind: str, worker: Loca
     assert (done.code, done.err) == (0, "")
     found = done.json
     assert list(found) == [
-        "digest", "level", "rows_added", "rows_held", "valid_rows_moved", "shards_retrained", "path", "seconds",
-        "estimated_seconds", "data",
+        "digest", "level", "rows_added", "rows_held", "valid_rows_moved", "shards_retrained", "path", "certificate",
+        "seconds", "estimated_seconds", "data",
     ]  # fmt: skip
     engine = Engine.load(store)
     assert (found["digest"], found["level"]) == (engine.digest, engine.level)
@@ -81,7 +81,8 @@ def test_what_people_see(cli: Cli, store: Path, data: Path, kind: str) -> None:
     assert (done.code, done.out) == (0, "")
     lines = done.err.splitlines()
     assert lines[0] == "1 row held already"
-    assert lines[-2].startswith("added 5 rows, by re")
+    assert lines[-3].startswith("added 5 rows, by re")
+    assert lines[-2].startswith(f"certificate: {store / 'certificates'}")
     assert lines[-1].startswith(f"published in {store}, digest {Engine.load(store).digest[:16]}..., level ")
 
 
@@ -155,11 +156,14 @@ def test_what_is_refused(cli: Cli, store: Path, data: Path) -> None:
         1, f"the store in {store} is being written by another process; try again later"
     )  # fmt: skip
     said_to_be_computed_elsewhere(store)
-    before = content(store)
+    before = state(store)
     done = cli("add", data, "--store", store)
     assert done.code == 1
     assert done.message.endswith("or refit everything here with: receraser rebuild")
-    assert content(store) == before
+    assert state(store) == before
+    assert "1 request written down and not done yet" in done.err
+    assert cli("rebuild", "--store", store).code == 0, "which does it on the way"
+    assert Engine.load(store).knows("stranger")
 
 
 def test_secret_keys(cli: Cli, files: Files, data: Path, tmp_path: Path) -> None:

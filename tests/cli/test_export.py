@@ -9,7 +9,7 @@ import pytest
 from receraser.engine import Engine
 from receraser.execution.local import LocalExecutor
 from tests.cli.conftest import Cli, Files
-from tests.cli.sharded import INDEPENDENT, WORLD, content, make_stores
+from tests.cli.sharded import INDEPENDENT, WORLD, content, make_stores, state
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def exported(stores: Path, tmp_path: Path, kind: str) -> Path:
 
 
 def test_the_document(cli: Cli, store: Path, kind: str, tmp_path: Path) -> None:
-    before = content(store)
+    before = state(store)
     out = tmp_path / "deep" / "x"
     done = cli("export", "--store", store, "--out", out, "--json")
     assert (done.code, done.err) == (0, "")
@@ -53,7 +53,9 @@ def test_the_document(cli: Cli, store: Path, kind: str, tmp_path: Path) -> None:
     assert done.json == {"out": str(out), "rows": rows, "digest": engine.digest, "level": engine.level}
     names = {"export.json", "train.parquet", "valid.parquet", "titles.parquet"}
     assert {path.name for path in out.iterdir()} == names | ({"landmarks.safetensors"} if kind == "driven" else set())
-    assert content(store) == before
+    assert state(store) == before
+    recipients = json.loads((store / "manifest.json").read_text())["record"]["recipients"]
+    assert [(one["what"], one["to"]) for one in recipients] == [("export", "somebody who was not named")]
     assert json.loads((out / "export.json").read_text())["users"] == "pseudonyms"
 
 

@@ -10,10 +10,20 @@ from receraser.data.interactions import Interactions
 from receraser.data.readers import write_csv
 from receraser.engine import Engine
 from receraser.execution.local import LocalExecutor
+from receraser.fingerprint import of_bytes
 from receraser.keys import PUBLIC_KEY
 from receraser.store.directory import DirectoryStore
 from tests.cli.conftest import Cli, Files
-from tests.cli.sharded import INDEPENDENT, SHARDS, WORLD, content, fitted, make_stores, said_to_be_computed_elsewhere
+from tests.cli.sharded import (
+    INDEPENDENT,
+    SHARDS,
+    WORLD,
+    content,
+    fitted,
+    make_stores,
+    said_to_be_computed_elsewhere,
+    state,
+)
 
 ROWS = list(WORLD.train.pairs())
 THE_KEYS = [
@@ -73,7 +83,10 @@ def test_the_document(cli: Cli, store: Path, worker: LocalExecutor) -> None:
     assert list(found) == [*THE_KEYS, *more]
     engine = Engine.load(store)
     assert (found["digest"], found["level"]) == (engine.digest, "L3")
-    assert (found["rows_removed"], found["valid_rows_removed"], found["certificate"]) == (1, 0, None)
+    assert (found["rows_removed"], found["valid_rows_removed"], found["valid_rows_removed"]) == (1, 0, 0)
+    certificate = Path(str(found["certificate"]))
+    assert certificate.parent == store / "certificates"
+    assert certificate.stem == of_bytes(certificate.read_bytes())
     shards = found["shards_retrained"]
     assert isinstance(shards, list)
     assert len(shards) == 1
@@ -193,13 +206,15 @@ def test_a_model_of_sums(cli: Cli, files: Files, tmp_path: Path) -> None:
 
 
 def test_unknown_subjects_are_told_and_no_fault(cli: Cli, store: Path) -> None:
-    before = content(store)
+    before = state(store)
     done = cli("forget", "--store", store, "--user", "nobody")
     assert (done.code, done.out) == (0, "")
-    assert done.err.splitlines() == [
+    said = done.err.splitlines()
+    assert said[:2] == [
         "nothing held for 1 of 1 subject: user nobody",
         f"nothing to forget: the store in {store} is as it was",
     ]
+    assert said[2].startswith(f"certificate: {store / 'certificates'}"), "one that says so"
     done = cli(
         "forget", "--store", store, "--item", "x", "--interaction", "u00,i01", "--interaction", "y,i00", "--json"
     )
@@ -207,7 +222,7 @@ def test_unknown_subjects_are_told_and_no_fault(cli: Cli, store: Path) -> None:
     assert done.err == "nothing held for 3 of 3 subjects: item x; interaction u00,i01; interaction y,i00\n"
     assert (done.json["rows_removed"], done.json["shards_retrained"]) == (0, [])
     assert done.json["unknown"] == {"users": [], "items": ["x"], "interactions": [["u00", "i01"], ["y", "i00"]]}
-    assert content(store) == before
+    assert state(store) == before
 
 
 def test_only_some_of_the_unknown_are_named(cli: Cli, store: Path, tmp_path: Path) -> None:
@@ -350,15 +365,17 @@ def test_a_store_that_is_being_written(cli: Cli, store: Path) -> None:
 
 def test_another_environment(cli: Cli, store: Path) -> None:
     said_to_be_computed_elsewhere(store)
-    before = content(store)
+    before = state(store)
     done = cli("forget", "--store", store, "--user", "u03")
     assert done.code == 1
     assert "this store was computed in another environment: version.torch was '1.0'" in done.message
     assert done.message.endswith("or refit everything here with: receraser rebuild")
-    assert content(store) == before
-    assert cli("forget", "--store", store, "--user", "nobody").code == 0
-    assert cli("rebuild", "--store", store).code == 0
-    assert cli("forget", "--store", store, "--user", "u03").code == 0
+    assert state(store) == before
+    assert "1 request written down and not done yet" in done.err
+    assert cli("forget", "--store", store, "--user", "nobody").code == 1, "first things first"
+    assert cli("rebuild", "--store", store).code == 0, "which does them on the way"
+    assert not Engine.load(store).knows("u03")
+    assert cli("forget", "--store", store, "--user", "u04").code == 0
 
 
 def test_secret_keys(cli: Cli, files: Files, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_the_document_is_the_manifest(cli: Cli, files: Files) -> None:
     assert (done.code, done.err) == (0, "")
     manifest = json.loads((files.store / "manifest.json").read_text())
     del manifest["checksum"]
-    assert done.json == manifest | {"balance": 1.0, "strays": []}
+    assert done.json == manifest | {"balance": 1.0, "pending": 0, "strays": []}
     assert {"config", "digest", "level", "shards", "files", "environment", "format"} <= set(manifest)
 
 

@@ -22,9 +22,14 @@ from receraser.methods import METHODS
 from tests.cli.conftest import Cli, Files
 
 COMMANDS = [
-    ["demo"], ["fit"], ["recommend"], ["evaluate"], ["forget"], ["add"], ["export"], ["rebuild"], ["inspect"], ["data"],
+    ["demo"], ["fit"], ["check-purity"], ["recommend"], ["evaluate"], ["forget"], ["add"], ["export"], ["rebuild"], ["inspect"], ["data"],
     ["data", "list"], ["data", "make"], ["data", "fetch"], ["data", "split"],
+    ["certificate"], ["certificate", "show"], ["certificate", "list"], ["certificate", "give"],
+    ["ledger"], ["ledger", "show"], ["ledger", "checkpoint"], ["ledger", "prove"],
+    ["pending"], ["pending", "show"], ["pending", "finish"], ["pending", "withdraw"],
+    ["keys"], ["keys", "show"], ["keys", "make"], ["keys", "rotate"], ["keys", "shred"],
 ]  # fmt: skip
+GROUPS = [[name] for name in ("data", "certificate", "ledger", "pending", "keys")]
 
 
 def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -60,19 +65,27 @@ def test_every_command_has_help(cli: Cli, command: list[str]) -> None:
         assert "..." not in done.out.partition("Commands:")[2]  # short enough to be shown whole
 
 
-@pytest.mark.parametrize("command", [one for one in COMMANDS if one != ["data"]], ids=" ".join)
+@pytest.mark.parametrize("command", [one for one in COMMANDS if one not in GROUPS], ids=" ".join)
 def test_every_command_has_json(cli: Cli, command: list[str]) -> None:
     assert "--json" in cli(*command, "--help").out
 
 
 def test_no_command_is_left_out() -> None:
     names = [command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands]
-    assert {*names, "data"} == {command[0] for command in COMMANDS}
+    groups = [str(group.name) for group in app.registered_groups]
+    assert sorted(groups) == sorted(name for (name,) in GROUPS)
+    assert {*names, *groups} == {command[0] for command in COMMANDS}
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        inner = {str(command.name) for command in group.typer_instance.registered_commands}
+        assert inner == {command[1] for command in COMMANDS if command[0] == group.name and len(command) > 1}
 
 
 CHANGING = [
     *(["fit"], ["forget"], ["add"], ["export"], ["rebuild"]),
     *(["data", "make"], ["data", "fetch"], ["data", "split"]),
+    *(["certificate", "give"], ["pending", "finish"], ["pending", "withdraw"]),
+    *(["keys", "make"], ["keys", "rotate"], ["keys", "shred"]),
 ]
 
 

@@ -156,7 +156,7 @@ class Combination:
             shards=1 if self.partition == "whole" else self.shards,
             seed=seed,
             device="cpu",
-            hyperparameters={**_SHORT[self.model], **self.hyperparameters},
+            hyperparameters={**_SHORT.get(self.model, {}), **self.hyperparameters},
             partition_settings={**(_CLUSTERED if clustered else {}), **self.partition_settings},
             aggregation_settings=_AGGREGATIONS.get(self.aggregation, {}),
         )

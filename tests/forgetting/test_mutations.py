@@ -187,7 +187,7 @@ def the_partition_is_computed_again_from_survivors(patch: Patch) -> None:
         other = Engine.from_config(state.config, executor=Here())._fit(change.train, change.valid, None, None, None)
         return dataclasses.replace(change, partition=state_of(other).partition)
 
-    patch.setattr("receraser.engine.without", again)
+    patch.setattr("receraser.work.without", again)
 
 
 def a_user_keeps_the_weight_they_had(patch: Patch) -> None:

@@ -58,13 +58,13 @@ class HashOrder:
 
 
 class SumsByThread:
-    """Each thread sums up its part, in single precision."""
+    """Each thread sums up its part, in half precision."""
 
     def fit(self, rows: Rows, seed: int) -> Vectors:
         users, items = drawn(rows, seed)
         threads = int(os.environ["OMP_NUM_THREADS"])
-        parts = [np.cumsum(part, dtype=np.float32)[-1:].sum() for part in np.array_split(items.ravel(), threads)]
-        return users, items + np.float32(sum(parts))
+        parts = np.array_split(items.ravel() / 3, threads)
+        return users, items + sum(float(np.cumsum(part, dtype=np.float16)[-1]) for part in parts if len(part))
 
 
 everybody: list[int] = []

@@ -78,7 +78,7 @@ def test_tables_of_no_rows(tmp_path: Path, valid: Interactions | None) -> None:
 def test_nothing_that_was_learned_is_in_it(folder: Path) -> None:
     about = json.loads((folder / "export.json").read_text())
     assert about["users"] == "pseudonyms"
-    assert set(about) == {"format", "users", "pseudonyms", "config", "files"}
+    assert set(about) == {"format", "users", "pseudonyms", "config", "environment", "files"}
     assert about["config"] == json.loads(json.dumps(CONFIG.as_dict()))
     assert set(about["files"]) == {path.name for path in folder.iterdir()} - {"export.json"}
     assert all(digest == of_bytes((folder / name).read_bytes()) for name, digest in about["files"].items())
@@ -157,8 +157,8 @@ def rewrite(folder: Path, **changes: object) -> None:
 
 
 def test_another_format_is_refused_by_number(folder: Path) -> None:
-    rewrite(folder, format=2)
-    with pytest.raises(DataError, match="format 2; this version reads format 1") as caught:
+    rewrite(folder, format=3)
+    with pytest.raises(DataError, match="format 3; this version reads format 2") as caught:
         read_export(folder)
     assert caught.value.path == str(folder / "export.json")
 

@@ -62,6 +62,4 @@ def add(
     elif dry_run:
         say(f"would add {rows}, by {how}{cost(report.estimated_seconds)}")
     else:
-        say_published(engine, store, seconds, f"added {rows}, by {how}")
-        if report.certificate is not None:
-            say(f"certificate: {report.certificate}")
+        say_published(engine, store, seconds, f"added {rows}, by {how}", certificate=report.certificate)

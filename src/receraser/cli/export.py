@@ -16,21 +16,25 @@ __all__ = ["export"]
 def export(
     store: options.Store,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder.", show_default=False)],
+    to: Annotated[
+        str, typer.Option("--to", metavar="WHO", help="Who gets it: kept in the store, so that they can be told later.")
+    ] = "somebody who was not named",
     keys: options.Keys = None,
     dry_run: options.DryRun = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Export what a fresh fit needs, and nothing that was learned.
 
-    The surviving rows, the assignment to shards, the configuration and the titles; users stay pseudonyms.
+    The surviving rows, the assignment to shards, the configuration and the titles; users stay pseudonyms. The store
+    remembers that it was handed out, and to whom: whoever holds an export is not reached by what is forgotten later.
     """
-    from receraser.cli.opening import open_store
+    from receraser.cli.opening import opened
 
-    engine = open_store(store, keys, needs_key=False)
-    rows = sum(shard.rows for shard in engine.shards)
-    if not dry_run:
-        with Bar("exporting"):
-            engine.export(out)
+    with opened(store, keys, to_change=not dry_run, needs_key=False) as (engine, _):
+        rows = sum(shard.rows for shard in engine.shards)
+        if not dry_run:
+            with Bar("exporting"):
+                engine.export(out, to=to)
     if as_json:
         told = {"dry_run": True} if dry_run else {}
         print_json({**told, "out": str(out), "rows": rows, "digest": engine.digest, "level": engine.level})

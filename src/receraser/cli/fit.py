@@ -60,7 +60,9 @@ def fit(
     model: Annotated[
         str | None,
         typer.Option(
-            metavar="B", help="wmf, bpr, lightgcn; without shards gram, ease, graphfilter.", autocompletion=_model_names
+            metavar="B",
+            help="wmf, bpr, lightgcn; without shards gram, ease, graphfilter; your own as MODULE:OBJECT.",
+            autocompletion=_model_names,
         ),
     ] = None,
     partition: Annotated[
@@ -94,6 +96,8 @@ def fit(
     min_rating: options.MinRating = None,
     skip_bad_rows: options.SkipBadRows = False,
     replace: Annotated[bool, typer.Option("--replace", help="Destroy a store that is there already.")] = False,
+    rebuild_every: options.RebuildEvery = None,
+    rebuild_days: options.RebuildDays = None,
     keys: options.Keys = None,
     dry_run: options.DryRun = False,
     as_json: options.AsJson = False,
@@ -104,6 +108,7 @@ def fit(
     from receraser.config import ADDITIVE_NAMES, combined, resolve
     from receraser.data.readers import read_titles
     from receraser.store.directory import DirectoryStore
+    from receraser.store.record import Policy
 
     if from_export is not None:
         _check_only_an_export(context)
@@ -153,6 +158,8 @@ def fit(
         return
     engine = _engine(chosen, keys)
     engine.titles = titles
+    engine.policy = Policy(rebuild_every, rebuild_days)
+    engine.origin = _origin(config, changed=bool(overrides))
     with Bar("starting a worker") as bar:
         engine.fit(rows, valid=held, embeddings=vectors, progress=bar.update)
     with Bar("publishing"):
@@ -160,6 +167,16 @@ def fit(
     _report(engine, {"read": read_seconds, **engine.seconds}, store, as_json, {"data": describe(train.report)})
     if not as_json:
         _say_what_next(store, keys, rows.users.ids[0])
+
+
+def _origin(source: str | None, *, changed: bool) -> str:
+    """Say where a configuration comes from: certificates name it. A preset is what a search found best."""
+    from receraser.config import preset_names
+
+    if source is None:
+        return "given" if changed else "defaults"
+    base = f"tuned: {source}" if source in preset_names() else "given: a file"
+    return f"{base}, with changes" if changed else base
 
 
 def _check_only_an_export(context: typer.Context) -> None:
@@ -239,6 +256,7 @@ def _chosen(
 def _say_what_to_know(chosen: EngineConfig) -> None:
     """Say what a combination cannot do."""
     from receraser.config import part_settings
+    from receraser.models.source import is_foreign
     from receraser.partition.registry import make_partitioner
 
     fixed = chosen.aggregation in ("mean", "static") and chosen.shards > 1
@@ -247,6 +265,8 @@ def _say_what_to_know(chosen: EngineConfig) -> None:
             f"with the partition {chosen.partition} all rows of a user are in one shard, so {chosen.aggregation} "
             "cannot change the order of anybody's list: it is that of their own submodel"
         )
+    if is_foreign(chosen.model) and chosen.aggregation in ("static", "attention"):
+        warn(f"{chosen.aggregation} is learned by the loss of bpr: of the loss of {chosen.model} nothing is known")
 
 
 def _engine(chosen: EngineConfig, keys: Path | None) -> Engine:

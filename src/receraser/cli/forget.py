@@ -150,8 +150,8 @@ def _say(report: ForgetReport, seconds: dict[str, float], engine: Engine, store:
         left = report.users_left_empty, report.items_left_empty
         if any(left):
             lines.append(f"of {count(left[0], 'user')} and {count(left[1], 'item')} nothing is left")
-        say_published(engine, store, seconds, *lines)
-    if report.certificate is not None:
+        say_published(engine, store, seconds, *lines, certificate=report.certificate)
+    if report.certificate is not None and not report.shards_retrained:
         say(f"certificate: {report.certificate}")
     if not dry_run:
         _say_whom_to_tell(engine)

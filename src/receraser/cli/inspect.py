@@ -10,12 +10,14 @@ from receraser.cli.console import Bar, count, print_json, print_lines, print_tab
 
 if TYPE_CHECKING:
     from receraser.store.directory import DirectoryStore
+    from receraser.store.record import Record
 
 __all__ = ["inspect"]
 
 
 def inspect(store: options.Store, as_json: options.AsJson = False) -> None:
     """Show what a store holds, and check every file; needs no key."""
+    from receraser.partition.registry import PARTITIONS
     from receraser.store.directory import DirectoryStore
     from receraser.store.snapshot import read_snapshot
 
@@ -25,17 +27,23 @@ def inspect(store: options.Store, as_json: options.AsJson = False) -> None:
         manifest = place.manifest()
         _check_kept(place, manifest)
     strays = place.strays(manifest)
+    waiting = len(place.pending())
+    if waiting:
+        warn(f"{count(waiting, 'request')} written down and not done yet: receraser pending finish --store {store}")
     if strays:
         what = f"{strays[0]} and {count(len(strays) - 1, 'more file')}" if len(strays) > 1 else strays[0]
         warn(f"{what} in {store}: no part of the store, left by an interrupted write or put there by somebody")
     if as_json:
-        print_json({**manifest, "balance": round(held.state.partition.balance, 4), "strays": strays})
+        print_json(
+            {**manifest, "pending": waiting, "balance": round(held.state.partition.balance, 4), "strays": strays}
+        )
         return
     state = held.state
     config = state.config
     level = min(state.level, "L2") if strays else state.level  # what was superseded may lie there still
     sizes: dict[str, int] = manifest["files"]  # type: ignore[assignment]
     key = "a public key: whoever guesses an id can recognise it" if held.public_key else "a secret key"
+    record = held.record
     kept = "; the state before the last change is kept" if state.kept_old else ""
     lines = {
         "method": f"{config.method}: {config.partition} + {config.aggregation}",
@@ -47,6 +55,9 @@ def inspect(store: options.Store, as_json: options.AsJson = False) -> None:
         "digest": state.digest,
         "pseudonyms": f"made with {key}",
         "validation": "no rows" if state.valid is None else count(len(state.valid), "row"),
+        "ledger": f"{record.size:,} entries, {count(record.certificates, 'certificate')}",
+        "origin": f"of the configuration: {record.origin}",
+        "debt": _debt(record, remembers=PARTITIONS[config.partition].remembers_data),
         "size": f"{count(sum(sizes.values()), 'byte')} in {count(len(sizes), 'file')}, all intact",
     }
     print_lines([f"{name:<11} {text}" for name, text in lines.items()])
@@ -63,6 +74,18 @@ def _check_kept(place: DirectoryStore, manifest: Mapping[str, object]) -> None:
     if isinstance(previous, Mapping):
         for name in (previous["manifest"], *previous["files"]):
             place.get(name)
+
+
+def _debt(record: Record, *, remembers: bool) -> str:
+    """Say what the partition still remembers, and when it is made anew."""
+    if not remembers:
+        return "none: the partition looks at no data"
+    debt, policy = record.debt, record.policy
+    due = [f"every {count(policy.requests, 'request')}"] if policy.requests is not None else []
+    due += [f"every {count(policy.days, 'day')}"] if policy.days is not None else []
+    rows = f"{count(debt.rows_removed, 'row')} removed, {count(debt.rows_added, 'row')} added"
+    when = f"rebuilt {' or '.join(due)}" if due else "rebuilt when asked"
+    return f"{count(debt.requests, 'request')} ({rows}) since {debt.since}; {when}"
 
 
 def _settings(values: Mapping[str, object]) -> str:

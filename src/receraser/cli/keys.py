@@ -129,11 +129,11 @@ def shred(
     history = History.of(DirectoryStore(store))
     name = history.record.store
     named = len({one for entry in history.entries for one in entry.subjects})
-    what = f"the key of the ledger in {store} will be destroyed, and its {named:,} subjects never be recognised again"
+    what = f"the key of the ledger in {store} is destroyed: who is named in its ledger can never be recognised again"
     if dry_run:
         if keyring.ledger_key(name, create=False) is None:
             raise UsageError(f"there is no key of this store's ledger in {keyring.folder} (--keys)")
-        say(f"would be done: {what}")
+        say(f"would do this: {what}")
     else:
         confirm(what, yes=yes)
         from receraser import handing

@@ -43,6 +43,16 @@ Columns = Annotated[
     ),
 ]
 MinRating = Annotated[float | None, typer.Option("--min-rating", metavar="X", help="Leave out rows rated lower.")]
+RebuildEvery = Annotated[
+    int | None,
+    typer.Option(
+        "--rebuild-every", metavar="N", min=1, help="A new partition with every N-th request (ubp, ibp, ...)."
+    ),
+]
+RebuildDays = Annotated[
+    int | None,
+    typer.Option("--rebuild-days", metavar="N", min=1, help="A new partition with the first request after N days."),
+]
 SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Leave out bad rows, count them and list them.")]
 
 

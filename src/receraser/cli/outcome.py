@@ -54,10 +54,14 @@ def cost(seconds: float | None) -> str:
     return "" if seconds is None else f", about {seconds:.1f} s by the last fit"
 
 
-def say_published(engine: Engine, store: Path, seconds: Mapping[str, float], *what: str) -> None:
+def say_published(
+    engine: Engine, store: Path, seconds: Mapping[str, float], *what: str, certificate: Path | None = None
+) -> None:
     """Say how long every stage took, what came of it, and where it was published."""
     for stage, value in _with_total(seconds).items():
         say(f"  {stage:<10} {value:8.2f} s")
     for line in what:
         say(line)
+    if certificate is not None:
+        say(f"certificate: {certificate}")
     say(f"published in {store}, digest {engine.digest[:16]}..., level {engine.level}")

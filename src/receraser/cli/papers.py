@@ -36,7 +36,10 @@ def confirm(what: str, *, yes: bool) -> None:
         return
     if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError(f"{what}; if that is meant, say --yes")
-    if not typer.confirm(f"{what}. Go on?", err=True):
+    if sys.stderr is not None:
+        sys.stderr.write(f"{what}. Go on? [y/N] ")
+        sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         say("nothing was changed")
         raise typer.Exit(1)
 

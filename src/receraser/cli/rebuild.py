@@ -20,6 +20,8 @@ def rebuild(
     embeddings: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Vectors for a partition that takes them from a file.")
     ] = None,
+    rebuild_every: options.RebuildEvery = None,
+    rebuild_days: options.RebuildDays = None,
     keys: options.Keys = None,
     dry_run: options.DryRun = False,
     as_json: options.AsJson = False,
@@ -31,10 +33,13 @@ def rebuild(
     """
     from receraser.cli.opening import opened
     from receraser.cli.reading import read_embeddings_for
+    from receraser.store.record import Policy
 
     with opened(store, keys, to_change=not dry_run, needs_key=False, finish=False) as (engine, reading):
         before = engine.level
         if not dry_run:
+            if rebuild_every is not None or rebuild_days is not None:
+                engine.policy = Policy(rebuild_every, rebuild_days)
             with Bar("starting a worker") as bar:
                 engine.rebuild(device=device, embeddings=read_embeddings_for(embeddings), progress=bar.update)
     seconds = {"read": reading, **engine.seconds}

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.fingerprint import Tensors
+from receraser.models.foreign import check_source
 from receraser.models.source import find, is_foreign
 from receraser.protocols import Additive, Partitioner, Progress, Reuse, Reusing
 
@@ -83,7 +84,9 @@ def submodel_task(
     """
     settings = {"model": model, "hyperparameters": dict(hyperparameters), "seed": seed}
     if is_foreign(model):
-        settings["folder"] = str(find(model).folder)
+        source = find(model)
+        check_source(model, hyperparameters, source.sha256)  # over there again; but why send what will be refused
+        settings["folder"] = str(source.folder)
     return Task("submodel", settings, _tables(train, valid))
 
 

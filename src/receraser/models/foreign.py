@@ -22,7 +22,7 @@ from receraser.models.source import load, told
 if TYPE_CHECKING:
     from receraser.data.interactions import Interactions
 
-__all__ = ["SOURCE", "Rows", "call", "checked_values", "parsed", "vectors_of"]
+__all__ = ["SOURCE", "Rows", "call", "check_source", "checked_values", "parsed", "vectors_of"]
 
 SOURCE = "source_sha256"  # beside the hyperparameters: the source that the object was made of
 
@@ -109,13 +109,7 @@ def call(name: str, settings: Mapping[str, object], rows: Rows, seed: int, *, fo
         a parameter of that name.
     """
     found, sha256 = load(name, folder)
-    expected = settings.get(SOURCE, sha256)
-    if sha256 != expected:
-        raise EnvironmentMismatchError(
-            f"the source of the model {name} has changed: its SHA-256 was {str(expected)[:12]}..., now it is "
-            f"{sha256[:12]}...; new weights would not fit beside the old ones. Bring the old file back, or refit "
-            "everything with: receraser rebuild"
-        )
+    check_source(name, settings, sha256)
     own = {key: value for key, value in settings.items() if key not in _OWN}
     fit: object = found
     if isinstance(found, type):
@@ -132,6 +126,17 @@ def call(name: str, settings: Mapping[str, object], rows: Rows, seed: int, *, fo
     with told(f"{name}: fit failed", TrainingError):
         result: object = fit(rows, seed, **own)
     return result
+
+
+def check_source(name: str, settings: Mapping[str, object], sha256: str) -> None:
+    """Raise if settings ask for another source than this one."""
+    expected = settings.get(SOURCE, sha256)
+    if sha256 != expected:
+        raise EnvironmentMismatchError(
+            f"the source of the model {name} has changed: its SHA-256 was {str(expected)[:12]}..., now it is "
+            f"{sha256[:12]}...; new weights would not fit beside the old ones. Bring the old file back, or refit "
+            "everything with: receraser rebuild"
+        )
 
 
 def _accepted(

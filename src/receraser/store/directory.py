@@ -29,6 +29,7 @@ from pathlib import Path
 
 from receraser.errors import StoreError, StoreNotFoundError
 from receraser.fingerprint import canonical_json, of_bytes
+from receraser.keys import flush_folder, make_folder
 
 __all__ = ["FORMAT", "DirectoryStore", "version_of"]
 
@@ -104,6 +105,10 @@ class DirectoryStore:
     def _ledger_size(self) -> int:
         return self._ledger.stat().st_size if self._ledger.exists() else 0
 
+    def _ledger_to_be(self, store: str) -> Path:
+        """Return where the ledger of a store lies that takes the place of another one, until it has."""
+        return self.path / f"ledger-{store}.new"
+
     def _unnamed_certificates(self, head: Mapping[str, int]) -> list[str]:
         """Return certificates that no entry of the ledger names; reads the ledger only where the numbers differ."""
         names = _names(self._certificates)
@@ -163,9 +168,10 @@ class DirectoryStore:
 
     def sizes(self) -> dict[str, int]:
         """Return the files that lie there as the manifest says, by name and size; their content is not looked at."""
-        if not self.exists():
+        try:
+            listed = self.manifest()["files"]
+        except (StoreError, StoreNotFoundError):  # none yet, or a damaged one that is to be replaced
             return {}
-        listed = self.manifest()["files"]
         assert isinstance(listed, Mapping)
         there = {entry.name: entry.stat().st_size for entry in os.scandir(self._files)}
         return {name: size for name, size in listed.items() if there.get(name) == size}
@@ -175,13 +181,20 @@ class DirectoryStore:
         if not size:
             return b""
         try:
-            with self._ledger.open("rb") as stream:
+            with self._present_ledger().open("rb") as stream:
                 data = stream.read(size)
         except OSError as error:
             raise StoreError(f"the store is damaged: {self._ledger} cannot be read ({error.strerror})") from None
         if len(data) < size:
             raise StoreError(f"the store is damaged: {self._ledger} has {len(data)} bytes, expected {size}")
         return data
+
+    def _present_ledger(self) -> Path:
+        """Return where the ledger lies that the manifest covers: a crash may have left it where it was made."""
+        if not any(self.path.glob("ledger-*.new")):
+            return self._ledger
+        made = self._ledger_to_be(_store_id(self.manifest()))
+        return made if made.exists() else self._ledger
 
     def certificate_path(self, name: str) -> Path:
         """Return where a certificate lies."""
@@ -216,7 +229,7 @@ class DirectoryStore:
     def writing(self) -> Iterator[None]:
         """Hold the lock of the store; a second writer is refused at once."""
         try:
-            self._files.mkdir(parents=True, exist_ok=True)
+            make_folder(self._files)
             handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise StoreError(f"the store in {self.path} cannot be written: {error.strerror}") from None
@@ -246,18 +259,32 @@ class DirectoryStore:
         self._write(self.certificate_path(name), data)
         return name
 
-    def append_to_ledger(self, line: bytes, *, at: int) -> None:
-        """Write a line behind the first `at` bytes of the ledger, flushed; what lay there counted for nothing."""
-        try:
-            with self._ledger.open("r+b" if self._ledger.exists() else "w+b") as stream:
+    def append_to_ledger(self, line: bytes, *, at: int, of: str) -> None:
+        """Write a line behind the first `at` bytes of the ledger, flushed; what lay there counted for nothing.
+
+        `of` is the id of the store it belongs to. One that is to take the place of another store has a ledger of its
+        own, apart, until its manifest is the one that counts: until then the other one's is needed.
+        """
+        path = self._ledger_to_be(of) if self._published_is_another(of) else self._ledger
+        with _reported(path):
+            if at and self._ledger_size() < at:
+                raise StoreError(
+                    f"the store is damaged: {path} has {self._ledger_size()} bytes, expected {at}; restore the file"
+                )
+            with path.open("r+b" if path.exists() else "w+b") as stream:
                 stream.truncate(at)
                 stream.seek(at)
                 stream.write(line)
                 stream.flush()
                 os.fsync(stream.fileno())
-        except OSError as error:
-            raise StoreError(f"{self._ledger} cannot be written: {error.strerror}") from None
-        _flush_folder(self.path)
+            flush_folder(self.path)
+
+    def _published_is_another(self, store: str) -> bool:
+        """Say whether another store than this one is published here, in working order."""
+        try:
+            return _store_id(self.manifest()) not in ("", store)
+        except (StoreError, StoreNotFoundError):
+            return False
 
     def put_pending(self, name: str, data: bytes) -> None:
         """Write a request down, flushed to disk."""
@@ -265,9 +292,11 @@ class DirectoryStore:
 
     def drop_pending(self, name: str) -> None:
         """Remove a request: it is done, or was taken back."""
-        (self._pending / f"{name}.json").unlink(missing_ok=True)
-        if self._pending.is_dir():
-            _flush_folder(self._pending)
+        path = self._pending / f"{name}.json"
+        with _reported(path):
+            path.unlink(missing_ok=True)
+            if self._pending.is_dir():
+                flush_folder(self._pending)
 
     def commit(self, manifest: Manifest, *, keep_old: bool = False) -> None:
         """Publish: swap the manifest, then remove everything it does not cover.
@@ -283,22 +312,30 @@ class DirectoryStore:
 
     def swap(self, manifest: Manifest) -> None:
         """Make a manifest the one that counts."""
-        _flush_folder(self._files)
+        with _reported(self._files):
+            flush_folder(self._files)
         self._write(self._manifest, _rendered(manifest))
 
     def sweep(self) -> None:
         """Remove what the manifest does not cover: what it superseded, what an interrupted write left."""
         manifest = self.manifest()
         kept, head = _named(manifest), _head(manifest)
-        (self.path / "manifest.json.new").unlink(missing_ok=True)
-        left = [self._files / name for name in _names(self._files) if name not in kept]
+        made = self._ledger_to_be(_store_id(manifest))
+        with _reported(self._ledger):
+            if made.exists():  # this store has taken another one's place
+                made.replace(self._ledger)
+                flush_folder(self.path)
+        left = [self.path / "manifest.json.new", *self.path.glob("ledger-*.new")]
+        left = [path for path in left if path.exists()]
+        left += [self._files / name for name in _names(self._files) if name not in kept]
         left += [self._certificates / name for name in self._unnamed_certificates(head)]
         left += [self._pending / name for name in _names(self._pending) if not _PENDING.fullmatch(name)]
         if left:
             self._purge(left)
-        if self._ledger_size() > head["bytes"]:
-            os.truncate(self._ledger, head["bytes"])
-            _flush_folder(self.path)
+        with _reported(self._ledger):
+            if self._ledger_size() > head["bytes"]:
+                os.truncate(self._ledger, head["bytes"])
+                flush_folder(self.path)
 
     def _purge(self, paths: Iterable[Path]) -> None:
         """Remove files: all that can be, even where one cannot."""
@@ -310,23 +347,26 @@ class DirectoryStore:
             except OSError as error:
                 failures.append(f"{path} cannot be removed: {error.strerror}")
         for folder in folders:
-            _flush_folder(folder)
+            with _reported(folder):
+                flush_folder(folder)
         if failures:
             raise StoreError(f"the store is published, but {failures[0]}; remove it yourself")
 
     def _write(self, path: Path, data: bytes) -> None:
         new = path.with_name(path.name + ".new")
-        try:
-            path.parent.mkdir(exist_ok=True)
-            with new.open("wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            new.replace(path)
-        except OSError as error:
-            new.unlink(missing_ok=True)
-            raise StoreError(f"{path} cannot be written: {error.strerror}") from None
-        _flush_folder(path.parent)
+        with _reported(path):
+            make_folder(path.parent)
+            try:
+                with new.open("wb") as stream:
+                    stream.write(data)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                new.replace(path)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    new.unlink(missing_ok=True)
+                raise
+            flush_folder(path.parent)
 
 
 def version_of(manifest: Manifest) -> str:
@@ -345,6 +385,12 @@ def _head(manifest: Manifest) -> Mapping[str, int]:
     return record["ledger"] if isinstance(record, Mapping) else {"bytes": 0, "certificates": 0}
 
 
+def _store_id(manifest: Manifest) -> str:
+    """Return the id of the store that a manifest is of; nothing where it has none."""
+    record = manifest.get("record")
+    return str(record["store"]) if isinstance(record, Mapping) else ""
+
+
 def _named(manifest: Manifest) -> list[str]:
     """Return the names of all files that a manifest covers: its own, and those of the one it keeps."""
     files, previous = manifest["files"], manifest["previous"]
@@ -361,9 +407,10 @@ def _rendered(body: Manifest) -> bytes:
     return json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
 
 
-def _flush_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+@contextlib.contextmanager
+def _reported(path: Path) -> Iterator[None]:
+    """Turn what the system refuses into our error."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        yield
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from None

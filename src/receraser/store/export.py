@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from receraser.config import EngineConfig, check_parts
@@ -33,7 +33,7 @@ from receraser.store.encoding import (
 
 __all__ = ["Export", "read_export", "write_export"]
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +47,7 @@ class Export:
     titles: Mapping[str, str]
     key_check: str
     public_key: bool
+    environment: Mapping[str, object] = field(default_factory=dict)
 
 
 def write_export(folder: Path, export: Export) -> None:
@@ -64,6 +65,7 @@ def write_export(folder: Path, export: Export) -> None:
         "users": "pseudonyms",
         "pseudonyms": {"key_check": export.key_check, "public_key": export.public_key},
         "config": export.config.as_dict(),
+        "environment": dict(export.environment),
         "files": {name: of_bytes(data) for name, data in files.items()},
     }
     try:
@@ -100,6 +102,7 @@ def read_export(folder: Path) -> Export:
             titles=decode_titles(files["titles.parquet"]) if "titles.parquet" in files else {},
             key_check=about["pseudonyms"]["key_check"],
             public_key=about["pseudonyms"]["public_key"],
+            environment=dict(about["environment"]),
         )
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(f"{folder} holds no export: there is no export.json in it") from None

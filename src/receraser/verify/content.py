@@ -173,7 +173,7 @@ def _assignment(train: NDArray[np.int32], valid: NDArray[np.int32] | None, landm
 
 def _aggregate(manifest: Manifest, get: Get) -> fingerprint.Tensors:
     """Return what the aggregation learned: one file a tensor, and that tensor alone in it."""
-    found = {}
+    found: dict[str, NDArray[np.generic]] = {}
     for name, file in manifest["aggregate"]["files"].items():
         tensors = _read(str(file), f"the aggregate's {name}", get, _tensors)
         if list(tensors) != [name]:
@@ -184,7 +184,7 @@ def _aggregate(manifest: Manifest, get: Get) -> fingerprint.Tensors:
 
 def roles(manifest: Manifest) -> dict[str, str]:
     """Return what each file is there for, by its name."""
-    found = {}
+    found: dict[str, str] = {}
     for number, listed in enumerate(manifest["shards"]):
         for part, what in (("train", "training rows"), ("valid", "validation rows"), ("weights", "weights")):
             if (name := listed["files"][part]) is not None:

@@ -7,8 +7,9 @@ does not cover is the business of `content` and `checks`.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypedDict, cast
 
@@ -266,10 +267,8 @@ class Evidence:
     def look(self, name: str) -> int | str:
         """Return the size of a file that is what its name says, else what is wrong with it; read only once."""
         if name not in self._looked_at:
-            try:
+            with contextlib.suppress(ProofError):
                 self.get(name)
-            except ProofError:
-                pass
         return self._looked_at[name]
 
     def certificate(self, name: str) -> bytes:
