@@ -26,6 +26,15 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 TOLERANCE = {"wmf": 5e-4, "ease": 1e-6}
+KNOWN: dict[str, tuple[str | int, ...]] = {
+    "format": (1,),
+    "device": ("cpu",),  # on CUDA every solve is exact
+    "model": ("wmf", "ease"),
+    "solver": ("als",),
+    "partition": ("whole", "hash"),
+    "aggregation": ("alone", "spectral"),
+    "merge": ("auto", "concat", "product"),
+}
 
 Matrix = NDArray[np.float64]
 Cells = NDArray[np.bool_]  # (users, items): who has what
@@ -66,8 +75,8 @@ def initial_vectors(ids: list[str], dim: int, seed: int, what: str) -> Matrix:
     """Return small random vectors: the four 16-bit quarters of a draw, added up and centred."""
     key = key_of(seed, "initial", what)
     cells = mixed(key ^ 0xBF58476D1CE4E5B9, counters(ids)[:, None] + mixed(key, np.arange(dim, dtype=np.uint64)))
-    total = sum(((cells >> np.uint64(16 * q)) & np.uint64(0xFFFF)).astype(np.float64) for q in range(4))
-    normal = ((total - 2 * 65535) * (3**0.5 / 65536)).astype(np.float32)
+    quarters = [((cells >> np.uint64(16 * q)) & np.uint64(0xFFFF)).astype(np.float64) for q in range(4)]
+    normal = ((np.sum(quarters, axis=0) - 2 * 65535) * (3**0.5 / 65536)).astype(np.float32)
     return np.asarray(normal * np.float32(0.1 / dim**0.5), dtype=np.float64)
 
 
@@ -114,13 +123,13 @@ def solved(has: Cells, others: Matrix, w: float, penalty: float, start: Matrix |
 
 
 def wmf(pairs: Pairs, config: Config, shard: int) -> dict[str, Matrix]:
-    """Return the vectors after the sweeps: items given users, then users given items; on CUDA solved exactly."""
+    """Return the vectors after the sweeps: items given users, then users given items."""
     own, seed = config["hyperparameters"], key_of(config["seed"], "shard", shard)
     (users, items, has), weights = table(pairs), (own["missing_weight"], own["regularization"])
     p, q = initial_vectors(users, own["dim"], seed, "user"), initial_vectors(items, own["dim"], seed, "item")
     for _ in range(own["n_sweeps"]):
-        q = solved(has.T, p, *weights, *((q, own["cg_steps"]) if config["device"] == "cpu" else ()))
-        p = solved(has, q, *weights, *((p, own["cg_steps"]) if config["device"] == "cpu" else ()))
+        q = solved(has.T, p, *weights, q, own["cg_steps"])
+        p = solved(has, q, *weights, p, own["cg_steps"])
     return {"user_vectors": p, "item_vectors": q}
 
 
@@ -153,7 +162,8 @@ def side_by_side(nodes: list[Node]) -> Node:
 
 def spectral(parts: list[Pairs], shards: list[dict[str, Matrix]], config: Config) -> dict[str, Matrix]:
     """Merge neighbours, then neighbours of these, and so on; return the items' vectors and the nodes that were cut."""
-    own, found, height = config["aggregation_settings"], {}, 0
+    found: dict[str, Matrix] = {}
+    own, height = config["aggregation_settings"], 0
     level = [(table(part)[1], one["item_vectors"]) for part, one in zip(parts, shards, strict=True)]
     if own["merge"] == "product":  # Q (P'P)^(1/2) instead of Q
         bases = [np.linalg.eigh(one["user_vectors"].T @ one["user_vectors"]) for one in shards]
@@ -167,7 +177,10 @@ def spectral(parts: list[Pairs], shards: list[dict[str, Matrix]], config: Config
                 level[i] = items, leading(columns, width)
                 if len(level) > 1:  # the root is not kept, for every change changes it
                     text = np.frombuffer("\n".join(items).encode(), dtype=np.uint8)
-                    found |= {f"node.{height}.{i}": level[i][1], f"node.{height}.{i}.items": text[:, None] * 1.0}
+                    found |= {
+                        f"node.{height}.{i}": level[i][1],
+                        f"node.{height}.{i}.items": text[:, None].astype(np.float64),
+                    }
     q = leading(level[0][1], own["rank"])
     q /= (q**2).sum(axis=0) ** 0.25  # U S becomes U S^(1/2)
     has = table(set().union(*parts))[2]
@@ -191,11 +204,10 @@ def apart(theirs: Matrix, ours: Matrix, *, inner: bool) -> float:
     """
     if len(theirs) != len(ours) or not (inner or theirs.shape == ours.shape):
         return float("inf")
-    if inner:  # A A' - B B' = [A B] [A -B]'; with [A -B] = Q R, a row of it is as long as the row of [A B] R'
-        difference = np.hstack([theirs, ours]) @ np.linalg.qr(np.hstack([theirs, -ours]), mode="r").T
-        ours = ours @ np.linalg.qr(ours, mode="r").T
-    else:
-        difference = theirs - ours
+    difference = np.hstack([theirs, ours]) if inner else theirs - ours
+    if inner:  # A A' - B B' = [A B] [A -B]'; with [A -B] = Q R, its rows are as long as those of [A B] R'
+        difference = difference @ np.asarray(np.linalg.qr(np.hstack([theirs, -ours]), mode="r")).T
+        ours = ours @ np.asarray(np.linalg.qr(ours, mode="r")).T
     lengths = np.linalg.norm(ours, axis=1)
     return float((np.linalg.norm(difference, axis=1) / np.where(lengths > 0, lengths, 1.0)).max(initial=0.0))
 
@@ -241,72 +253,78 @@ def rows_in(data: bytes) -> tuple[Pairs, dict[str, int]]:
     return set(zip(users, found["item"].to_pylist(), strict=True)), dict(zip(users, shards, strict=False))
 
 
-def arrays_in(data: bytes, prefix: object) -> dict[str, Matrix]:
+def arrays_in(data: bytes) -> dict[str, Matrix]:
     """Return the arrays of a safetensors file: the length of a header, the header (JSON), the numbers."""
     start, found = 8 + int.from_bytes(data[:8], "little"), {}
     for name, about in json.loads(data[8:start]).items():
         first, last = about["data_offsets"]
         numbers = np.frombuffer(data[start + first : start + last], {"F32": "<f4", "U8": "u1"}[about["dtype"]])
-        found[f"{prefix} {name}"] = numbers.reshape((*about["shape"], 1)[:2]).astype(np.float64)
+        found[name] = numbers.reshape((*about["shape"], 1)[:2]).astype(np.float64)
     return found
 
 
 def compared(store: Path, parts: list[Pairs], ours: Arrays, config: Config) -> Iterator[tuple[str, float, float]]:
     """Yield what is compared with a store, how far it is apart, and how far it may be."""
-    manifest, tolerance = json.loads((store / "manifest.json").read_bytes()), TOLERANCE[config["model"]]
-    files = {name: checked(store / "files" / name, name) for name in manifest["files"]}
-    theirs = {}
-    held = Pairs()
-    for k, shard in enumerate(manifest["shards"]):
-        theirs |= arrays_in(files[shard["files"]["weights"]], k)
-        held |= rows_in(files[shard["files"]["train"]])[0]
-    for name in manifest["aggregate"]["files"].values():
-        theirs |= arrays_in(files[name], "merged")
-    yield "settings that differ", sum(manifest["config"].get(key) != config[key] for key in config), 0
-    yield "rows of one side only", len(held ^ set().union(*parts)), 0
-    yield "arrays of one side only", len(theirs.keys() ^ ours.keys()), 0
-    groups: dict[str, list[float]] = {}
+
+    def get(name: str) -> bytes:
+        return checked(store / "files" / name, name)
+
+    manifest, train = json.loads((store / "manifest.json").read_bytes()), Pairs().union(*parts)
+    files = [shard["files"] for shard in manifest["shards"]]
+    held = Pairs().union(*(rows_in(get(one["train"]))[0] for one in files))
+    sources = [(str(k), one["weights"]) for k, one in enumerate(files)]
+    sources += [("merged", name) for name in manifest["aggregate"]["files"].values()]
+    theirs = {f"{of} {name}": array for of, file in sources for name, array in arrays_in(get(file)).items()}
+    yield "settings that differ", sum(manifest["config"].get(key) != config[key] for key in config), 0.0
+    yield "rows of one side only", len(held ^ train), 0.0
+    yield "arrays of one side only", len(theirs.keys() ^ ours.keys()), 0.0
+    found: dict[str, list[float]] = {}
     for name in theirs.keys() & ours.keys():
         inner = name.startswith("merged") and not name.endswith("items")
-        what = re.sub(r"^\d+|\.\d+\.\d+", "", name).strip()
-        groups.setdefault(what, []).append(apart(theirs[name], ours[name], inner=inner))
-    for what, values in sorted(groups.items()):
-        yield f"{what} ({len(values)})", float(np.max(values)), tolerance
-    comparable = np.isfinite([one for values in groups.values() for one in values]).all()
-    has = table(set().union(*parts))[2]
-    yield "top-10 lists", lists_apart(theirs, ours, has, config) if comparable else float("inf"), tolerance
+        what = re.sub(r"^\d+ |\.\d+\.\d+", "", name)
+        found.setdefault(what, []).append(apart(theirs[name], ours[name], inner=inner))
+    fits = theirs.keys() == ours.keys() and np.isfinite([one for values in found.values() for one in values]).all()
+    found["top-10 lists"] = [lists_apart(theirs, ours, table(train)[2], config) if fits else np.inf]
+    for what, values in sorted(found.items()):
+        yield (
+            what if len(values) == 1 else f"{what} (of {len(values)})",
+            float(np.max(values)),
+            TOLERANCE[config["model"]],
+        )
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Recompute, compare, print."""
     parser = argparse.ArgumentParser(description="Recompute a model from an export and hold a store to it.")
     parser.add_argument("export", type=Path, help="what `receraser export` wrote")
     parser.add_argument("--store", type=Path, help="the store whose weights are compared")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     for path in [options.export / "export.json"] + ([options.store / "manifest.json"] if options.store else []):
         if not path.is_file():
             parser.error(f"there is no {path}")
     about = json.loads((options.export / "export.json").read_bytes())
     config = about["config"]
-    known = {"model": "wmf ease", "partition": "whole hash", "aggregation": "alone spectral"}
-    known |= {"solver": "als", "merge": "auto concat product"}
-    for what, name in (config | config["hyperparameters"] | config["aggregation_settings"]).items():
-        if what in known and name not in known[what].split():
-            parser.error(f"the {what} {name} is not recomputed here; only {' or '.join(known[what].split())}")
+    named = about | config | config["hyperparameters"] | config["aggregation_settings"]
+    for what, known in KNOWN.items():
+        if named.get(what, known[0]) not in known:
+            parser.error(f"the {what} {named[what]} is not recomputed here; only {' and '.join(map(str, known))}")
     files = {name: checked(options.export / name, digest) for name, digest in about["files"].items()}
     train, assigned = rows_in(files["train.parquet"])
     shard_of = shards_of(sorted(assigned), config["shards"], config["seed"])
     parts: list[Pairs] = [set() for _ in range(config["shards"])]
     for user, item in train:
         parts[shard_of[user]].add((user, item))
-    shards = [(ease if config["model"] == "ease" else wmf)(part, config, k) for k, part in enumerate(parts)]
+    fit = ease if config["model"] == "ease" else wmf
+    shards = [fit(part, config, k) for k, part in enumerate(parts)]
     ours = {f"{k} {name}": array for k, one in enumerate(shards) for name, array in one.items()}
     if config["aggregation"] == "spectral":
         ours |= {f"merged {name}": array for name, array in spectral(parts, shards, config).items()}
-    lines = [("users in another shard", sum(shard_of[user] != shard for user, shard in assigned.items()), 0.0)]
+    print(f"recomputed {len(ours)} arrays from {len(train):,} rows")
+    lines = [("users in another shard", float(sum(shard_of[user] != k for user, k in assigned.items())), 0.0)]
     lines += compared(options.store, parts, ours, config) if options.store else []
+    print(f"{'':30} {'difference':>10} {'tolerance':>10}")
     for what, value, tolerance in lines:
-        print(f"{what:32} {value:10.2g} {tolerance:10.2g}  {'ok' if value <= tolerance else 'NOT OK'}")
+        print(f"{what:30} {value:10.2g} {tolerance:10.2g} {'ok' if value <= tolerance else 'NOT OK'}")
     return 0 if all(value <= tolerance for _, value, tolerance in lines) else 1
 
 

@@ -33,6 +33,9 @@ def test_python_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for block in blocks(page, "python"):
+        file = re.match(r"# (\w+\.py)\n", block)
+        if file:  # what begins with the name of a file is one, too
+            (tmp_path / file[1]).write_text(block)
         exec(compile(block, str(page), "exec"), names)
 
 

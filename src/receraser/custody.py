@@ -136,16 +136,18 @@ class Custody:
 
     def write_down(self, pending: Pending) -> Pending:
         """Make a request durable."""
+        pending = dataclasses.replace(pending, store=self.record.store)
         self.store.put_pending(pending.id, pending.encode())
         return pending
 
     def pending(self) -> list[Pending]:
-        """Return the requests that are to be finished, the oldest first; one that is done already is cleared away."""
+        """Return the requests that are to be finished, the oldest first; others that a crash left are cleared away."""
         found = [Pending.decode(name, data) for name, data in self.store.pending().items()]
         for one in found:
-            if one.id == self.record.done:  # it was swapped in; only its file was left
+            if self.record.is_settled(one.id, of=one.store):
                 self.store.drop_pending(one.id)
-        return sorted((one for one in found if one.id != self.record.done), key=lambda one: (one.time, one.id))
+        left = [one for one in found if not self.record.is_settled(one.id, of=one.store)]
+        return sorted(left, key=lambda one: (one.time, one.id))
 
     # ------------------------------------------------------------------ publishing
 
@@ -278,7 +280,7 @@ class Custody:
         openings, after = dict(record.openings), dict(record.after)
         if not same:
             openings = {name: secrets.token_hex(32) for name in ("digest", "data")}
-            values = {"digest": state.digest, "data": data_root(state.train, state.valid)}
+            values = {"digest": state.digest, "data": fingerprint.combine(state.rows_digests)}
             after = {
                 name: commitment.commit(name, bytes.fromhex(openings[name]), value.encode())
                 for name, value in values.items()

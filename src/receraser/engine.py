@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -29,7 +29,14 @@ from receraser.data.ids import IdMap, id_text, key_check, pseudonyms
 from receraser.data.interactions import Interactions
 from receraser.erasure.plan import NOTHING, REBUILD, plan
 from receraser.erasure.request import ForgetRequest
-from receraser.errors import DataError, EnvironmentMismatchError, KeyMismatchError, StoreError, UsageError
+from receraser.errors import (
+    DataError,
+    EnvironmentMismatchError,
+    KeyMismatchError,
+    ReceraserError,
+    StoreError,
+    UsageError,
+)
 from receraser.evaluation import Evaluation, evaluate
 from receraser.keys import PUBLIC_KEY
 from receraser.partition.partition import Embeddings, Partition
@@ -280,6 +287,7 @@ class Engine:
             return _by_their_names(report, outside)
         if not request:
             return self.forget_request(request, dry_run=True)
+        self._finish(progress)  # what failed a moment ago goes first, or nothing does: the order is kept
         pending = Pending("forget", self._time(), request=asked, hide=hide, keep_old=self._keep_old)
         with self._written_down(pending):
             return self._forget(pending, outside, progress)
@@ -333,6 +341,8 @@ class Engine:
         Rows held already change nothing; a row held for validation becomes a training row. Where a row goes is a
         function of the row (hash, random), or it follows its user or item, or finds the nearest anchor with room.
         """
+        if not dry_run:
+            self._finish(progress)
         state = self._state()
         rows = self._pseudonymous(interactions)
         new = rows.without(state.train)
@@ -437,11 +447,23 @@ class Engine:
         started = time.perf_counter()
         keep_old = act.pending is not None and act.pending.keep_old
         custody.record = dataclasses.replace(custody.record, policy=self.policy)
-        done = custody.publish(self._snapshot(state), act, keep_old=keep_old)
+        try:
+            done = custody.publish(self._snapshot(state), act, keep_old=keep_old)
+        except BaseException as error:
+            self._go_back(custody)
+            if isinstance(error, UsageError):  # of the keys: the request itself is right, and is to be kept
+                raise StoreError(f"what was done could not be certified, and is to be done again: {error}") from None
+            raise
         self._fitted = done.state
         self._published = _Published(custody.store.path.resolve(), custody.store.version(), done.state)
         self.seconds["publish"] = time.perf_counter() - started
         return done
+
+    def _go_back(self, custody: Custody) -> None:
+        """Go on from what the store holds, when publishing failed: the old state or, if only the rest did, the new."""
+        self._fitted = None  # nothing, if the store cannot be read either
+        with suppress(ReceraserError):
+            custody.record = self._open(custody.store).record
 
     # ------------------------------------------------------------------ recommend, evaluate
 
@@ -550,8 +572,7 @@ class Engine:
             everything = tuple(range(len(state.shards)))
             act = Act("fit", None, added=state.train, retrained=everything, path=REBUILD, anew=not state.inherited)
             done = custody.publish(self._snapshot(state), act)
-            for name in store.pending():
-                store.drop_pending(name)  # of a store that is no more
+            custody.pending()  # clears away those of a store that is no more
             self._fitted = done.state
             self._published = _Published(store.path.resolve(), store.version(), done.state)
             self.certificate = done.certificate

@@ -37,7 +37,7 @@ def rebooked(one: S, **changes: object) -> S:
     """
     assert changes.keys() <= {"files", "kept_old", "shards", "aggregate_files"}, "anything else is content"
     again = replace(one, **changes)  # type: ignore[arg-type]
-    computed = {name: value for name, value in vars(one).items() if name in ("report", "digest", "scorer")}
+    computed = {name: value for name, value in vars(one).items() if name in ("report", "digest", "rows_digests", "scorer")}
     vars(again).update(computed)
     return again
 
@@ -167,14 +167,21 @@ class State:
         return "L2" if self.kept_old else "L3"
 
     @cached_property
+    def rows_digests(self) -> Mapping[str, str]:
+        """SHA-256 over the canonical content of each table of rows."""
+        return {
+            "train": fingerprint.of_rows(self.train),
+            "valid": "none" if self.valid is None else fingerprint.of_rows(self.valid),
+        }
+
+    @cached_property
     def digest(self) -> str:
         """SHA-256 over the canonical content of everything: rows, assignment, configuration, weights."""
         parts = {
             "config": fingerprint.of_settings(self.config.as_dict()),
             "aggregate": fingerprint.of_tensors(self.aggregate),
             "assignment": self._assignment_digest(),
-            "train": fingerprint.of_rows(self.train),
-            "valid": "none" if self.valid is None else fingerprint.of_rows(self.valid),
+            **self.rows_digests,
         }
         return fingerprint.combine(parts | {f"shard {one.shard.id}": one.report.digest for one in self.shards})
 

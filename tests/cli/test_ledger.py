@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -70,6 +71,20 @@ def test_a_checkpoint(cli: Cli, signed: Signed, tmp_path: Path) -> None:
     go_on(cli, signed)
     refused = cli("ledger", "checkpoint", "--store", signed.store, "--out", out)
     assert (refused.code, refused.message) == (2, f"{out} exists already; choose another name"), "evidence is kept"
+    nowhere = tmp_path / "no folder" / "checkpoint.json"
+    refused = cli("ledger", "checkpoint", "--store", signed.store, "--out", nowhere)
+    assert (refused.code, refused.message) == (2, f"{nowhere} cannot be written: No such file or directory")
+
+
+def test_a_checkpoint_that_was_left_behind(cli: Cli, signed: Signed) -> None:
+    """The signature of an earlier root under a longer ledger."""
+    earlier = signed.history.record.checkpoint
+    go_on(cli, signed)
+    record = dataclasses.replace(signed.history.record, checkpoint=earlier)
+    signed.place.swap({**signed.place.manifest(), "record": record.as_dict()})
+    for command in ("show", "checkpoint"):
+        done = cli("ledger", command, "--store", signed.store)
+        assert (done.code, done.message) == (1, "the checkpoint is of 2 entries; the ledger has 3")
 
 
 # ---------------------------------------------------------------------- prove

@@ -22,7 +22,8 @@ from receraser.methods import METHODS
 from tests.cli.conftest import Cli, Files
 
 COMMANDS = [
-    ["demo"], ["fit"], ["check-purity"], ["recommend"], ["evaluate"], ["forget"], ["add"], ["export"], ["rebuild"], ["inspect"], ["data"],
+    ["demo"], ["fit"], ["recommend"], ["evaluate"], ["forget"], ["add"], ["export"], ["rebuild"], ["inspect"], ["data"],
+    ["check-purity"],
     ["data", "list"], ["data", "make"], ["data", "fetch"], ["data", "split"],
     ["certificate"], ["certificate", "show"], ["certificate", "list"], ["certificate", "give"],
     ["ledger"], ["ledger", "show"], ["ledger", "checkpoint"], ["ledger", "prove"],

@@ -266,11 +266,8 @@ class DirectoryStore:
         own, apart, until its manifest is the one that counts: until then the other one's is needed.
         """
         path = self._ledger_to_be(of) if self._published_is_another(of) else self._ledger
+        self._check_ledger(at)
         with _reported(path):
-            if at and self._ledger_size() < at:
-                raise StoreError(
-                    f"the store is damaged: {path} has {self._ledger_size()} bytes, expected {at}; restore the file"
-                )
             with path.open("r+b" if path.exists() else "w+b") as stream:
                 stream.truncate(at)
                 stream.seek(at)
@@ -278,6 +275,14 @@ class DirectoryStore:
                 stream.flush()
                 os.fsync(stream.fileno())
             flush_folder(self.path)
+
+    def _check_ledger(self, size: int) -> None:
+        """Raise where the ledger does not go as far as it should: what is missing must not be filled with nothing."""
+        found = self._ledger_size()
+        if found < size:
+            raise StoreError(
+                f"the store is damaged: {self._ledger} has {found} bytes, expected {size}; restore it from a copy"
+            )
 
     def _published_is_another(self, store: str) -> bool:
         """Say whether another store than this one is published here, in working order."""
@@ -332,6 +337,7 @@ class DirectoryStore:
         left += [self._pending / name for name in _names(self._pending) if not _PENDING.fullmatch(name)]
         if left:
             self._purge(left)
+        self._check_ledger(head["bytes"])
         with _reported(self._ledger):
             if self._ledger_size() > head["bytes"]:
                 os.truncate(self._ledger, head["bytes"])

@@ -202,8 +202,11 @@ class History:
 
 def waiting(store: DirectoryStore) -> list[Pending]:
     """Return the requests that are written down in a store and not done yet, the oldest first."""
+    record = Record.from_dict(store.manifest().get("record"))
     found = [Pending.decode(name, data) for name, data in _waiting(store).items()]
-    return sorted(found, key=lambda one: (one.time, one.id))
+    return sorted(
+        (one for one in found if not record.is_settled(one.id, of=one.store)), key=lambda one: (one.time, one.id)
+    )
 
 
 def waiting_as(store: DirectoryStore, name: str) -> bytes:

@@ -41,6 +41,8 @@ class Pending:
         Whether the items of forgotten interactions are to be kept out of their users' lists.
     device
         Where a rebuild is to compute; "" for where it was.
+    store
+        The id of the store it was made to: one that takes that store's place has nothing to do with it.
     id
         Drawn; names it in the store.
     """
@@ -52,6 +54,7 @@ class Pending:
     keep_old: bool = False
     hide: bool = False
     device: str = ""
+    store: str = ""
     id: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def encode(self) -> bytes:
@@ -66,6 +69,7 @@ class Pending:
             "keep_old": self.keep_old,
             "hide": self.hide,
             "device": self.device,
+            "store": self.store,
             "id": self.id,
         }
         return canonical_json({**body, "checksum": of_bytes(canonical_json(body))}) + b"\n"
@@ -89,6 +93,7 @@ class Pending:
                 keep_old=body["keep_old"],
                 hide=body["hide"],
                 device=body["device"],
+                store=body["store"],
                 id=name,
             )
         except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, ReceraserError):

@@ -114,6 +114,13 @@ class Record:
         """The ledger's tree, as far as it is needed to add to it."""
         return Frontier(self.size, tuple(bytes.fromhex(one) for one in self.frontier))
 
+    def is_settled(self, request: str, *, of: str) -> bool:
+        """Say whether a request was swapped in already, or made to a store that this one took the place of.
+
+        Its file is left behind where a crash came between the swap and its removal.
+        """
+        return request == self.done or of != self.store
+
     def as_dict(self) -> dict[str, object]:
         """Return it as it lies in the manifest."""
         others = {

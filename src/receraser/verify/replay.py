@@ -14,6 +14,7 @@ import numpy as np
 
 from receraser.errors import ProofError
 from receraser.verify.case import Case, Issued
+from receraser.verify.checks import Check, checked
 from receraser.verify.evidence import shown
 
 if TYPE_CHECKING:
@@ -22,9 +23,24 @@ if TYPE_CHECKING:
     from receraser.protocols import Executor, Progress
     from receraser.state import State
 
-__all__ = ["WAYS", "replay"]
+__all__ = ["replay", "replayed"]
 
-WAYS = ("affected", "all", "sample", "none")
+
+def replayed(
+    case: Case,
+    way: str,
+    certificate: bytes | None = None,
+    *,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> Check:
+    """Return the check of a replay; `certificate` is the content of a file that was brought along."""
+
+    def check() -> str:
+        one = None if certificate is None else case.handed(certificate)
+        return replay(case, way, certificate=one, executor=executor, progress=progress)
+
+    return checked("replay", check)
 
 
 def replay(

@@ -143,7 +143,7 @@ def _zip(where: str, data: bytes, deeper: int) -> Iterator[Piece]:
             yield from unpack(f"{where}, {name}", archive.read(name), deeper=deeper - 1)
 
 
-def _parquet(where: str, data: bytes, deeper: int) -> Iterator[Piece]:
+def _parquet(where: str, data: bytes, _deeper: int) -> Iterator[Piece]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
