@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 
 TOLERANCE = {"wmf": 5e-4, "ease": 1e-6}
 KNOWN: dict[str, tuple[str | int, ...]] = {
-    "format": (1,),
     "device": ("cpu",),  # on CUDA every solve is exact
     "model": ("wmf", "ease"),
     "solver": ("als",),

@@ -35,7 +35,7 @@ LAYERS: list[list[str]] = [
     ["changes", "serving", "store"],
     ["fitting", "custody"],
     ["handing", "work"],
-    ["engine"],
+    ["engine", "verify"],
     ["cli"],
     ["__main__"],
 ]

@@ -71,8 +71,10 @@ class Work:
 
     def forget_report(self, state: State, planned: Plan, *, anew: bool) -> ForgetReport:
         """Say what a plan does to a state; with `anew` by a new partition, and from nothing."""
-        path = _path(state, without(state, planned), share_of_pairs(state.train, planned.train_rows))
-        shards = planned.shards
+        share = None
+        if _has_sums(state) and _keeps_sums(state, without(state, planned).train):
+            share = share_of_pairs(state.train, planned.train_rows)
+        path, shards = cheapest(planned.shards, len(state.shards), share), planned.shards
         if shards and anew:
             path, shards = REBUILD, tuple(range(len(state.shards)))
         return ForgetReport(
@@ -103,7 +105,9 @@ class Work:
         else:
             with self._fitting(state.config.shards, partitions=False) as fitting:
                 change = joined(state, new, fitting.place(new, state.train, state.partition))
-                path = _path(state, change, share_of_pairs(change.train, change.train.holds(new)))
+                summed = _has_sums(state) and _keeps_sums(state, change.train)
+                share = share_of_pairs(change.train, change.train.holds(new)) if summed else None
+                path = cheapest(change.affected, len(state.shards), share)
                 made = state if dry_run else fitting.changed(state, change, path)
         moved = 0 if state.valid is None or change.valid is None else len(state.valid) - len(change.valid)
         shards = tuple(range(len(state.shards))) if anew else change.affected
@@ -118,11 +122,15 @@ class Work:
             return fitting.changed(state, change, path)
 
 
-def _path(state: State, change: Change, share: float) -> str:
-    """Return the cheapest exact way; `share` of all pairs of a user's items belongs to users who change."""
-    only = state.shards[0]
-    summed = isinstance(only.model, Additive) and only.sums is not None and only.model.keeps_sums(change.train)
-    return cheapest(change.affected, len(state.shards), share if summed else None)
+def _has_sums(state: State) -> bool:
+    """Say whether the sums of an additive model are at hand."""
+    return state.shards[0].sums is not None and isinstance(state.shards[0].model, Additive)
+
+
+def _keeps_sums(state: State, rows: Interactions) -> bool:
+    """Say whether the model would still keep its sums for these rows: they may have become too many or too few."""
+    model = state.shards[0].model
+    return isinstance(model, Additive) and model.keeps_sums(rows)
 
 
 def _estimated(state: State, shards: Sequence[int]) -> float | None:

@@ -63,7 +63,7 @@ def finish(
         done = {"pending": 0, "finished": engine.finished, "digest": engine.digest, "level": engine.level}
         print_json({**done, "seconds": rounded(seconds)})
     else:
-        say_published(engine, store, seconds, f"{count(engine.finished, 'request')} done that was waiting")
+        say_published(engine, store, seconds, f"{count(engine.finished, 'request')} that had been waiting: done")
 
 
 @pending_app.command("withdraw")

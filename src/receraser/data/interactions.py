@@ -228,7 +228,11 @@ class Interactions:
             columns.append((IdMap.ascending(ids.take(np.flatnonzero(used))), number[kept]))
         (users, user_index), (items, item_index) = columns
         times = None if self.timestamps is None else self.timestamps[rows]
-        return Interactions(users, items, user_index, item_index, times)
+        made = object.__new__(Interactions)  # not checked again: it is a part of a table that was
+        for index in (user_index, item_index):
+            index.flags.writeable = False
+        vars(made).update(users=users, items=items, user_index=user_index, item_index=item_index, timestamps=times)
+        return made
 
     def without(self, other: Interactions) -> Interactions:
         """Return the rows that are not among the rows of `other`."""
@@ -243,6 +247,8 @@ class Interactions:
 
     def positions(self, other: Interactions) -> NDArray[np.int64]:
         """Return, per row of `other`, its position in this table; -1 where this table does not have it."""
+        if not len(other):
+            return np.empty(0, dtype=np.int64)
         users = self.users.indices(other.users.ids)[other.user_index]
         items = self.items.indices(other.items.ids)[other.item_index]
         own = self._keys()

@@ -119,7 +119,7 @@ class Record:
 
         Its file is left behind where a crash came between the swap and its removal.
         """
-        return request == self.done or of != self.store
+        return request == self.done or of not in ("", self.store)
 
     def as_dict(self) -> dict[str, object]:
         """Return it as it lies in the manifest."""

@@ -6,6 +6,7 @@ table holds two columns, every id of a vocabulary is used, no row stands twice, 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +17,14 @@ from numpy.typing import NDArray
 
 from receraser import fingerprint
 from receraser.config import ADDITIVE_NAMES
+from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.errors import ProofError, ReceraserError
 from receraser.partition.partition import Landmarks, Partition
 from receraser.store.encoding import decode_landmarks, decode_tensors
 from receraser.verify.evidence import Manifest, ShardEntry
 
-__all__ = ["UNFIT", "Content", "Get", "data_root", "read_rows", "recompute", "roles"]
+__all__ = ["UNFIT", "Content", "Get", "read_rows", "recompute", "roles"]
 
 T = TypeVar("T")
 Get = Callable[[str], bytes]
@@ -83,14 +85,13 @@ def recompute(manifest: Manifest, get: Get) -> Content:
     if manifest["landmarks"] is not None:
         with_marks = _read(manifest["landmarks"], "the landmarks", get, _landmarks)
         landmarks = Partition(len(shards), of_train, of_valid, with_marks).landmarks
+    of_rows = {"train": fingerprint.of_rows(train), "valid": "none" if valid is None else fingerprint.of_rows(valid)}
     parts = {
         "config": fingerprint.of_settings(manifest["config"]),
         "aggregate": fingerprint.of_tensors(_aggregate(manifest, get)),
         "assignment": _assignment(of_train, of_valid, landmarks),
-        "train": fingerprint.of_rows(train),
-        "valid": "none" if valid is None else fingerprint.of_rows(valid),
     }
-    digest = fingerprint.combine(parts | digests)
+    digest = fingerprint.combine(parts | of_rows | digests)
     if digest != manifest["digest"]:
         faults.append(f"the files give the digest {digest}; the manifest says {manifest['digest']}")
     titles, wishes = manifest["titles"], manifest["wishes"]
@@ -102,15 +103,9 @@ def recompute(manifest: Manifest, get: Get) -> Content:
         {} if titles is None else _read(titles, "the titles", get, _titles),
         Interactions.empty() if wishes is None else _read(wishes, "the wishes", get, read_rows),
         digest,
-        data_root(train, valid),
+        fingerprint.combine(of_rows),
         faults,
     )
-
-
-def data_root(train: Interactions, valid: Interactions | None) -> str:
-    """Return the digest of the rows alone."""
-    held = "none" if valid is None else fingerprint.of_rows(valid)
-    return fingerprint.combine({"train": fingerprint.of_rows(train), "valid": held})
 
 
 def _shard(
@@ -237,6 +232,10 @@ def read_rows(data: bytes) -> Interactions:
             raise ValueError(f"a {name} is missing")
         parts.append((encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)))
     (users, user_index), (items, item_index) = parts
+    if users == sorted(set(users)) and items == sorted(set(items)):
+        ids = IdMap.ascending(users), IdMap.ascending(items)
+        with contextlib.suppress(ValueError):  # else in another order than ours, or worse
+            return Interactions(*ids, user_index.astype(np.int32), item_index.astype(np.int32))
     made = Interactions.from_indices(users, items, user_index, item_index)
     if (len(made.users), len(made.items)) != (len(users), len(items)):
         raise ValueError("its dictionary holds an id that no row has, or one twice")

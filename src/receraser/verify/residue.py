@@ -63,7 +63,9 @@ def _searched(
 ) -> list[Check]:
     if key is not None and key_check(key) != case.manifest["pseudonyms"]["key_check"]:
         key = None
-    finders: dict[str, Finder] = {"residue by the ledger": ByLedger(case, key)}
+    finders: dict[str, Finder] = {}
+    if not any(named) or case.ledger_key is not None:
+        finders["residue by the ledger"] = ByLedger(case, key)
     if any(named):
         finders["residue by name"] = ByName(*named, key)
     finders["residue of digests"] = Digests(case)
