@@ -18,6 +18,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 TOLERANCE = {"wmf": 5e-4, "ease": 1e-6}
-KNOWN: dict[str, tuple[str | int, ...]] = {
-    "device": ("cpu",),  # on CUDA every solve is exact
-    "model": ("wmf", "ease"),
-    "solver": ("als",),
-    "partition": ("whole", "hash"),
-    "aggregation": ("alone", "spectral"),
-    "merge": ("auto", "concat", "product"),
-}
+KNOWN = {"model": "wmf ease", "solver": "als", "partition": "whole hash", "aggregation": "alone spectral"}
+KNOWN |= {"merge": "auto concat product", "device": "cpu"}  # on CUDA every solve is exact
 
 Matrix = NDArray[np.float64]
 Cells = NDArray[np.bool_]  # (users, items): who has what
@@ -42,6 +37,7 @@ Pairs = set[tuple[str, str]]
 Node = tuple[list[str], Matrix]  # items, and a row of numbers for each
 Config = Mapping[str, Any]
 Arrays = Mapping[str, Matrix]
+Line = tuple[str, float, float]  # what is compared, how far it is apart, how far it may be
 
 
 # ---------------------------------------------------------------------- draws: a function of seed, purpose and id
@@ -174,12 +170,9 @@ def spectral(parts: list[Pairs], shards: list[dict[str, Matrix]], config: Config
         for i, (items, columns) in enumerate(level):
             if columns.shape[1] > (width := max(own["width"], own["rank"])):
                 level[i] = items, leading(columns, width)
+                name, text = f"node.{height}.{i}", np.frombuffer("\n".join(items).encode(), dtype=np.uint8)
                 if len(level) > 1:  # the root is not kept, for every change changes it
-                    text = np.frombuffer("\n".join(items).encode(), dtype=np.uint8)
-                    found |= {
-                        f"node.{height}.{i}": level[i][1],
-                        f"node.{height}.{i}.items": text[:, None].astype(np.float64),
-                    }
+                    found |= {name: level[i][1], f"{name}.items": text[:, None].astype(np.float64)}
     q = leading(level[0][1], own["rank"])
     q /= (q**2).sum(axis=0) ** 0.25  # U S becomes U S^(1/2)
     has = table(set().union(*parts))[2]
@@ -245,11 +238,11 @@ def checked(path: Path, digest: str) -> bytes:
     return data
 
 
-def rows_in(data: bytes) -> tuple[Pairs, dict[str, int]]:
-    """Return the rows of a Parquet file and, where it says so, the shard of every user."""
+def rows_in(data: bytes) -> tuple[Pairs, set[tuple[str, int]]]:
+    """Return the rows of a Parquet file and, where it says so, the shards of every user."""
     found = pq.read_table(io.BytesIO(data))
     users, shards = found["user"].to_pylist(), found["shard"].to_pylist() if "shard" in found.column_names else []
-    return set(zip(users, found["item"].to_pylist(), strict=True)), dict(zip(users, shards, strict=False))
+    return set(zip(users, found["item"].to_pylist(), strict=True)), set(zip(users, shards, strict=False))
 
 
 def arrays_in(data: bytes) -> dict[str, Matrix]:
@@ -262,20 +255,22 @@ def arrays_in(data: bytes) -> dict[str, Matrix]:
     return found
 
 
-def compared(store: Path, parts: list[Pairs], ours: Arrays, config: Config) -> Iterator[tuple[str, float, float]]:
+def compared(store: Path, parts: Mapping[str, list[Pairs]], ours: Arrays, config: Config) -> Iterator[Line]:
     """Yield what is compared with a store, how far it is apart, and how far it may be."""
 
     def get(name: str) -> bytes:
         return checked(store / "files" / name, name)
 
-    manifest, train = json.loads((store / "manifest.json").read_bytes()), Pairs().union(*parts)
+    manifest = json.loads((store / "manifest.json").read_bytes())
     files = [shard["files"] for shard in manifest["shards"]]
-    held = Pairs().union(*(rows_in(get(one["train"]))[0] for one in files))
+    yield "settings that differ", sum(manifest["config"].get(key) != config[key] for key in config), 0.0
+    for kind, expected in parts.items():
+        held = [rows_in(get(one[kind]))[0] if one[kind] else Pairs() for one in files]
+        alone = sum(len(a ^ b) for a, b in zip_longest(held, expected, fillvalue=Pairs()))
+        yield f"{kind} rows of one side only", alone, 0.0
     sources = [(str(k), one["weights"]) for k, one in enumerate(files)]
     sources += [("merged", name) for name in manifest["aggregate"]["files"].values()]
     theirs = {f"{of} {name}": array for of, file in sources for name, array in arrays_in(get(file)).items()}
-    yield "settings that differ", sum(manifest["config"].get(key) != config[key] for key in config), 0.0
-    yield "rows of one side only", len(held ^ train), 0.0
     yield "arrays of one side only", len(theirs.keys() ^ ours.keys()), 0.0
     found: dict[str, list[float]] = {}
     for name in theirs.keys() & ours.keys():
@@ -283,13 +278,10 @@ def compared(store: Path, parts: list[Pairs], ours: Arrays, config: Config) -> I
         what = re.sub(r"^\d+ |\.\d+\.\d+", "", name)
         found.setdefault(what, []).append(apart(theirs[name], ours[name], inner=inner))
     fits = theirs.keys() == ours.keys() and np.isfinite([one for values in found.values() for one in values]).all()
-    found["top-10 lists"] = [lists_apart(theirs, ours, table(train)[2], config) if fits else np.inf]
+    has = table(Pairs().union(*parts["train"]))[2]
+    found["top-10 lists"] = [lists_apart(theirs, ours, has, config) if fits else np.inf]
     for what, values in sorted(found.items()):
-        yield (
-            what if len(values) == 1 else f"{what} (of {len(values)})",
-            float(np.max(values)),
-            TOLERANCE[config["model"]],
-        )
+        yield f"{what} (of {len(values)})", float(np.max(values)), TOLERANCE[config["model"]]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -303,24 +295,27 @@ def main(arguments: list[str] | None = None) -> int:
             parser.error(f"there is no {path}")
     about = json.loads((options.export / "export.json").read_bytes())
     config = about["config"]
-    named = about | config | config["hyperparameters"] | config["aggregation_settings"]
+    named = config | config["hyperparameters"] | config["aggregation_settings"]
     for what, known in KNOWN.items():
-        if named.get(what, known[0]) not in known:
-            parser.error(f"the {what} {named[what]} is not recomputed here; only {' and '.join(map(str, known))}")
+        if what in named and named[what] not in known.split():
+            parser.error(f"the {what} {named[what]} is not recomputed here, but: {known}")
     files = {name: checked(options.export / name, digest) for name, digest in about["files"].items()}
-    train, assigned = rows_in(files["train.parquet"])
-    shard_of = shards_of(sorted(assigned), config["shards"], config["seed"])
-    parts: list[Pairs] = [set() for _ in range(config["shards"])]
-    for user, item in train:
-        parts[shard_of[user]].add((user, item))
+    parts: dict[str, list[Pairs]] = {kind: [set() for _ in range(config["shards"])] for kind in ("train", "valid")}
+    wrong = 0
+    for kind in parts.keys() & {name.removesuffix(".parquet") for name in files}:
+        rows, assigned = rows_in(files[f"{kind}.parquet"])
+        shard_of = shards_of(sorted({user for user, _ in rows}), config["shards"], config["seed"])
+        wrong += sum(shard_of[user] != k for user, k in assigned)
+        for user, item in rows:
+            parts[kind][shard_of[user]].add((user, item))
     fit = ease if config["model"] == "ease" else wmf
-    shards = [fit(part, config, k) for k, part in enumerate(parts)]
+    shards = [fit(part, config, k) for k, part in enumerate(parts["train"])]
     ours = {f"{k} {name}": array for k, one in enumerate(shards) for name, array in one.items()}
     if config["aggregation"] == "spectral":
-        ours |= {f"merged {name}": array for name, array in spectral(parts, shards, config).items()}
-    print(f"recomputed {len(ours)} arrays from {len(train):,} rows")
-    lines = [("users in another shard", float(sum(shard_of[user] != k for user, k in assigned.items())), 0.0)]
+        ours |= {f"merged {name}": array for name, array in spectral(parts["train"], shards, config).items()}
+    lines: list[Line] = [("users in another shard", wrong, 0.0)]
     lines += compared(options.store, parts, ours, config) if options.store else []
+    print(f"recomputed {len(ours)} arrays from {sum(map(len, parts['train'])):,} rows")
     print(f"{'':30} {'difference':>10} {'tolerance':>10}")
     for what, value, tolerance in lines:
         print(f"{what:30} {value:10.2g} {tolerance:10.2g} {'ok' if value <= tolerance else 'NOT OK'}")

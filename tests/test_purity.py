@@ -76,6 +76,15 @@ def test_what_only_another_process_shows() -> None:
     assert {check.name for check in report.leaks} == {"forgetting", "another process"}
 
 
+def test_threads_that_workers_do_not_have_are_no_leak() -> None:
+    report = check_purity("tests.models.leaky:SumsAsTorchDoes")
+    assert report.ok
+    said = {check.name: check.detail for check in report.checks if check.name.endswith("threads")}
+    assert said == dict.fromkeys(
+        ["2 threads", "4 threads"], "only if BLAS or torch have one, as in workers: then the same bits"
+    )
+
+
 def test_a_model_that_leaks_is_refused_with_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     found: PurityReport = check_purity("tests.models.leaky:OneBuffer", run=here)
     monkeypatch.setattr("receraser.purity.check_purity", lambda model, settings, progress: found)

@@ -33,6 +33,7 @@ def test_the_whole_story(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         quality = found[moment]
         assert isinstance(quality, dict)
         assert quality["recall@20"] > 2 * quality["recall@20 by popularity"]
+    assert found["verified"] is True
     stayed = found["stayed"]
     assert isinstance(stayed, dict)
     assert 0 < stayed["same circle"] < stayed["everybody else"] <= 1
@@ -40,6 +41,7 @@ def test_the_whole_story(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "export",
         "forgetting.png",
         "items.csv",
+        "keys",
         "store",
         "test.csv",
         "train.csv",
@@ -48,7 +50,7 @@ def test_the_whole_story(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (folder / "forgetting.png").read_bytes().startswith(PNG)
     assert f"Asked for again, {person} is unknown to the store." in done.err
     assert "the same bits?\n   yes:" in done.err
-    assert [line[:2] for line in done.err.splitlines() if line[:1].isdecimal()] == [f"{n}." for n in range(1, 8)]
+    assert [line[:2] for line in done.err.splitlines() if line[:1].isdecimal()] == [f"{n}." for n in range(1, 9)]
 
     done = cli("demo", "--dir", folder)
     assert done.code == 1

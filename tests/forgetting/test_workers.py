@@ -6,15 +6,16 @@ import json
 import random
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+
+import pytest
 
 from receraser import fingerprint
 from receraser.aggregation.registry import AGGREGATIONS
-from receraser.data.interactions import Interactions
-from receraser.data.readers import write_csv
 from receraser.erasure.request import ForgetRequest
 from receraser.execution.local import LocalExecutor
-from receraser.execution.task import submodel_task
+from receraser.execution.task import Task, submodel_task
 from receraser.models.registry import MODELS
 from receraser.partition.registry import PARTITIONS
 from tests.contracts.worlds import blocks, random_rows
@@ -26,38 +27,56 @@ REQUEST = ForgetRequest.of(["u03", "nobody"], ["i04"], [("u00", "i00"), *list(WO
 NEW = [("u03", "i05"), ("stranger", "i02"), ("stranger", "new"), ("u01", "new")]
 
 
-def test_another_process_with_the_survivors_alone(tmp_path: Path) -> None:
-    """Two workers with two threads each here; one with one over there. For every method and every model."""
+@pytest.fixture(scope="module")
+def three_workers() -> Iterator[LocalExecutor]:
+    with LocalExecutor(n_workers=3, threads=4) as executor:
+        yield executor
+
+
+def test_another_process_with_the_survivors_alone(three_workers: LocalExecutor, tmp_path: Path) -> None:
+    """Three workers with four threads each here; one with one over there, which reads the rows in another order.
+
+    For every method and every model.
+    """
     expected = {}
-    with LocalExecutor(n_workers=2, threads=2) as executor:
-        for combination in EVERY_METHOD:
-            engine = combination.engine(executor).fit(WORLD.train, valid=WORLD.held_out)
-            book = Book(combination, engine, WORLD.train.pairs(), WORLD.held_out.pairs())
-            before = engine.digest
-            engine.forget_request(REQUEST)
-            book.forget(REQUEST)
-            engine.add(rows_of(NEW))
-            book.add(NEW, engine)
-            for request in (ForgetRequest.of(items=["i07"]), ForgetRequest.of(users=["u05"])):  # of many, and of one
-                engine.forget_request(request)
-                book.forget(request)
-            assert engine.digest != before
-            own = tmp_path / str(combination)
-            engine.export(own / "export")
-            assert book.valid is not None
-            write_csv(own / "train.csv", rows_of(book.train))
-            write_csv(own / "valid.csv", rows_of(book.valid))
-            (own / "config.json").write_text(json.dumps(combination.config().as_dict()))
-            forgot = engine.digest
-            rebuilt = engine.rebuild().digest
-            assert combination.remembers_data or rebuilt == forgot
-            expected[own.name] = [forgot, rebuilt]
+    for combination in EVERY_METHOD:
+        engine = combination.engine(three_workers).fit(WORLD.train, valid=WORLD.held_out)
+        book = Book(combination, engine, WORLD.train.pairs(), WORLD.held_out.pairs())
+        before = engine.digest
+        engine.forget_request(REQUEST)
+        book.forget(REQUEST)
+        engine.add(rows_of(NEW))
+        book.add(NEW, engine)
+        for request in (ForgetRequest.of(items=["i07"]), ForgetRequest.of(users=["u05"])):  # of many, and of one
+            engine.forget_request(request)
+            book.forget(request)
+        assert engine.digest != before
+        own = tmp_path / str(combination)
+        engine.export(own / "export")
+        assert book.valid is not None
+        write_mixed(own / "train.csv", book.train)
+        write_mixed(own / "valid.csv", book.valid)
+        (own / "config.json").write_text(json.dumps(combination.config().as_dict()))
+        forgot = engine.digest
+        rebuilt = engine.rebuild().digest
+        assert combination.remembers_data or rebuilt == forgot
+        expected[own.name] = [forgot, rebuilt]
     command = [sys.executable, "-m", "tests.forgetting.fresh", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert len(found) == len(EVERY_METHOD)
     assert {name: found[name] for name in expected if found[name] != expected[name]} == {}
+
+
+def write_mixed(path: Path, rows: Iterable[Pair]) -> None:
+    path.write_text("user,item\n" + "".join(f"{user},{item}\n" for user, item in mixed(rows)))
+
+
+def mixed(rows: Iterable[Pair]) -> list[Pair]:
+    pairs = list(rows)
+    random.Random(5).shuffle(pairs)
+    return pairs
 
 
 BOTH_WAYS = [
@@ -83,30 +102,39 @@ def test_every_part_is_among_them() -> None:
     assert {one.partition for one in made} == set(PARTITIONS)
 
 
-def test_three_workers_of_four_threads_and_rows_in_any_order(worker: LocalExecutor) -> None:
-    """One worker with one thread, or three with four each, on rows that come otherwise; and a forget on either."""
-    rows = random_rows(40, 30, 0.2, 3)
-    valid = random_rows(40, 30, 0.05, 4).without(rows)
-    mixed = [Interactions.from_pairs(reordered(table)) for table in (rows, valid)]
-    found: dict[str, list[str]] = {}
-    with LocalExecutor(n_workers=3, threads=4) as three:
-        for executor, (train, held) in ((worker, (rows, valid)), (three, mixed)):
-            for combination in BOTH_WAYS:
-                engine = combination.engine(executor).fit(train, valid=held)
-                before = engine.digest
-                engine.forget(users=["u007"], items=["i003"])
-                found.setdefault(str(combination), []).extend([before, engine.digest])
-    assert {name for name, (one, two, *others) in found.items() if [one, two] != others} == set()
+class Ready:
+    """Workers that are there already: to prepare them for every fit takes longer than the fits."""
+
+    def __init__(self, workers: LocalExecutor, n_tasks: int) -> None:
+        workers.prepare([], n_tasks)
+        self.environment = workers.environment
+        self.run = workers.run
+
+    def prepare(self, toys: Sequence[Task], n_tasks: int = 1) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
-def reordered(rows: Interactions) -> list[Pair]:
-    pairs = list(rows.pairs())
-    random.Random(5).shuffle(pairs)
-    return pairs
+def test_three_workers_of_four_threads_and_rows_in_any_order(
+    worker: LocalExecutor, three_workers: LocalExecutor
+) -> None:
+    """One worker with one thread, or three with four each, on rows that come in another order."""
+    rows = random_rows(24, 20, 0.2, 3)
+    valid = random_rows(24, 20, 0.05, 4).without(rows)
+    otherwise = rows_of(mixed(rows.pairs())), rows_of(mixed(valid.pairs()))
+    found: dict[str, set[str]] = {}
+    for executor, (train, held) in ((Ready(worker, 1), (rows, valid)), (Ready(three_workers, 3), otherwise)):
+        for combination in BOTH_WAYS:
+            engine = combination.engine(executor).fit(train, valid=held)
+            found.setdefault(str(combination), set()).add(engine.digest)
+    assert {name for name, digests in found.items() if len(digests) > 1} == set()
+    assert len(found) == len(BOTH_WAYS)
 
 
-def test_a_table_of_many_blocks_and_any_number_of_threads() -> None:
-    """Large enough that products are cut up and shared out: one thread, two or four in a worker."""
+def test_tables_of_many_blocks_and_any_number_of_threads(three_workers: LocalExecutor) -> None:
+    """Large enough that products are cut up and shared out."""
     rows = random_rows(300, 1500, 0.01, 6)
     tasks = [
         submodel_task("gram", {"rank": 8}, 1, rows),
@@ -114,9 +142,9 @@ def test_a_table_of_many_blocks_and_any_number_of_threads() -> None:
         submodel_task("wmf", {"dim": 20, "n_sweeps": 2}, 1, rows),
         submodel_task("lightgcn", {"dim": 8, "n_epochs": 1}, 1, rows),
     ]
-    with LocalExecutor(n_workers=1, threads=4) as executor:
-        found = []
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
         for threads in (1, 2, 4):
-            executor._threads = threads
-            found.append([fingerprint.of_tensors(result.arrays) for result in executor.run(tasks)])
+            patch.setattr(three_workers, "_threads", threads)
+            found.append([fingerprint.of_tensors(result.arrays) for result in three_workers.run(tasks)])
     assert found[0] == found[1] == found[2]

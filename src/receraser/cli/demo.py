@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from receraser.data.splits import Split
     from receraser.engine import Engine, ForgetReport
     from receraser.execution.local import LocalExecutor
+    from receraser.proof.keyring import Keyring
     from receraser.state import ShardReport
 
 __all__ = ["demo"]
@@ -44,8 +45,8 @@ def demo(
 ) -> None:
     """Tell the whole story on built-in data.
 
-    Makes a film world, fits it in shards, recommends, forgets a person, shows what changed for whom, and that a fresh
-    process which never saw that person gets the same bits.
+    Makes a film world, fits it in shards, recommends, forgets a person, shows what changed for whom, that a fresh
+    process which never saw that person gets the same bits, and that a verifier finds nothing wrong and nothing left.
     """
     if directory is not None:
         _tell(directory, directory / "forgetting.png", as_json)
@@ -72,8 +73,10 @@ def _tell(folder: Path, picture: Path, as_json: bool) -> None:
     from receraser.engine import Engine
     from receraser.errors import StoreError
     from receraser.execution.local import LocalExecutor
+    from receraser.proof.keyring import Keyring
     from receraser.store.directory import DirectoryStore
 
+    keyring = Keyring(folder / "keys")
     store = folder / "store"
     if DirectoryStore(store).exists():
         raise StoreError(f"there is a store in {store} already; choose another folder")
@@ -88,7 +91,7 @@ def _tell(folder: Path, picture: Path, as_json: bool) -> None:
     with LocalExecutor() as executor:
         say(f"2. Fit: BPR in {_SHARDS} shards by a keyed hash of the user, merged by an SVD (the method spectral).")
         engine = _fit(world, parts, executor)
-        engine.save(store)
+        engine.save(store, keyring=keyring)
         before = _moment(engine, parts, world)
         say(f"   {before.seconds:.1f} s; the largest shard has {engine.balance:.2f} times the mean; in {store}\n")
 
@@ -96,7 +99,7 @@ def _tell(folder: Path, picture: Path, as_json: bool) -> None:
         _show(world, before.lists[story.person], as_json)
 
         say(f"\n4. {story.person} asks to be forgotten.")
-        report, seconds = _forget(store, story, executor)
+        report, seconds = _forget(store, story, executor, keyring)
     after = _moment(Engine.load(store), parts, world, seconds)
 
     say(f"\n5. What others see: {len(story.friends)} people of the same circle, before and after.")
@@ -109,19 +112,28 @@ def _tell(folder: Path, picture: Path, as_json: bool) -> None:
     same = _fresh_digest(store, folder) == after.digest
     say(f"   {'yes' if same else 'NO'}: digest {after.digest}")
 
+    say("\n7. And a verifier that trusts nobody, without the engine: files, digests, ledger, signatures, residue.")
+    failed = _verify(store, keyring)
+
     sizes = [shard.rows for shard in after.shards]
     draw_forgetting(picture, sizes, report.shards_retrained, before.seconds, after.seconds, shares)
-    say("\n7. In numbers")
+    say("\n8. In numbers")
     if as_json:
         shown = [{"item": one, "title": world.titles[one]} for one in before.lists[story.person]]
-        more = {"recommendations": shown, "stayed": shares, "refit_equal": same, "picture": str(picture)}
+        more = {
+            "recommendations": shown,
+            "stayed": shares,
+            "refit_equal": same,
+            "verified": not failed,
+            "picture": str(picture),
+        }
         print_json(_document(story, before, after, report) | more)
     else:
         _print_numbers(before, after)
     say(f"   Level {after.level}: everything is that of a fresh fit, the shard of each row too (a hash looks at")
     say("   no data), and what was there before is destroyed.")
     say(f"   A picture of it: {picture}")
-    if not same:
+    if failed or not same:
         raise typer.Exit(1)
 
 
@@ -178,11 +190,11 @@ def _moment(engine: Engine, parts: Split, world: FilmWorld, seconds: float | Non
     )
 
 
-def _forget(store: Path, story: _Story, executor: LocalExecutor) -> tuple[ForgetReport, float]:
+def _forget(store: Path, story: _Story, executor: LocalExecutor, keyring: Keyring) -> tuple[ForgetReport, float]:
     """Forget the person, as the command `receraser forget` does."""
     from receraser.engine import Engine
 
-    with Engine.changing(store, executor=executor) as engine:
+    with Engine.changing(store, executor=executor, keyring=keyring) as engine:
         planned = engine.forget([story.person], dry_run=True)
         shards = ", ".join(str(one) for one in planned.shards_retrained)
         rows = count(planned.rows_removed, "training row")
@@ -192,6 +204,8 @@ def _forget(store: Path, story: _Story, executor: LocalExecutor) -> tuple[Forget
     seconds = sum(engine.seconds.values())
     stages = ", ".join(f"{stage} {value:.1f} s" for stage, value in engine.seconds.items())
     say(f"   Forgotten in {seconds:.1f} s ({stages}); the old state is destroyed.")
+    if report.certificate is not None:
+        say(f"   A certificate says so: {report.certificate.name}")
     gone = not engine.knows(story.person) and not engine.recommend([story.person])[story.person]
     say(f"   Asked for again, {story.person} is {'unknown' if gone else 'STILL KNOWN'} to the store.")
     return report, seconds
@@ -248,6 +262,21 @@ def _fresh_digest(store: Path, folder: Path) -> str:
     Engine.load(store).export(folder / "export")
     with Bar("starting fresh workers") as bar:
         return Engine.fit_export(folder / "export", progress=bar.update).digest
+
+
+def _verify(store: Path, keyring: Keyring) -> list[str]:
+    """Check everything as `receraser verify --residue` does; return the names of the checks that failed."""
+    from receraser.keys import PUBLIC_KEY
+    from receraser.verify.checks import examine
+    from receraser.verify.residue import residue
+    from receraser.verify.signatures import Vouchers
+
+    case, checks = examine(store, vouchers=Vouchers.of([], keyring, named=True), keyring=keyring)
+    checks += residue(case, users=[], items=[], interactions=[], search=[], key=PUBLIC_KEY)
+    failed = [one.name for one in checks if not one.ok]
+    what = f"NO: {', '.join(failed)}" if failed else f"all {len(checks)} checks hold"
+    say(f"   {what} ({', '.join(one.name for one in checks)})")
+    return failed
 
 
 def _document(story: _Story, before: _Moment, after: _Moment, report: ForgetReport) -> dict[str, object]:

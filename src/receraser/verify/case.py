@@ -92,8 +92,12 @@ class Case:
     @cached_property
     def bound(self) -> bool:
         """Whether every signature must be by a key that somebody vouches for."""
-        own = self.keyring is not None and self.ledger_key is not None
-        return self.vouchers.bind(self.signers, own=own)
+        return self.vouchers.bind(self.signers, own=self.own is not None)
+
+    @property
+    def own(self) -> Keyring | None:
+        """The operator's keys, if the store is the operator's own: its ledger's key is among them."""
+        return None if self.ledger_key is None else self.keyring
 
     @cached_property
     def ledger_key(self) -> bytes | None:

@@ -30,7 +30,7 @@ from typing import ParamSpec
 
 from receraser.data.ids import key_check
 from receraser.errors import ProofError, ReceraserError
-from receraser.keys import PUBLIC_KEY
+from receraser.keys import PUBLIC_KEY, has_key, load_key
 from receraser.partition.registry import PARTITIONS
 from receraser.proof import merkle
 from receraser.proof.certificate import ACTIONS
@@ -96,6 +96,10 @@ def check_manifest(case: Case) -> str:
         public = pseudonyms["key_check"] == key_check(PUBLIC_KEY)
         if public != pseudonyms["public_key"]:
             faults.append(f"pseudonyms.public_key is {pseudonyms['public_key']}; expected {public} by key_check")
+        if not public and case.own is not None and has_key(case.own.folder):
+            found = key_check(load_key(case.own.folder))
+            if pseudonyms["key_check"] != found:
+                faults.append(f"pseudonyms.key_check is {pseudonyms['key_check']}; that of the key at hand is {found}")
         if manifest["config"]["shards"] != len(manifest["shards"]):
             faults.append(f"it lists {len(manifest['shards'])} shards; expected {manifest['config']['shards']}")
     if faults or manifest is None:

@@ -30,8 +30,7 @@ KEPT = "an earlier state, kept"
 _MOST_PLACES = 3
 _WIDEST = 8  # values side by side that are tried as user and item
 _WORDS = [re.compile(one) for one in (r"[^\s,;|=\"'\[\]{}()<>]+", r"[\w@.+-]+", r"\w+")]
-_PSEUDONYM = re.compile(rb"(?<![0-9A-Za-z])[0-9a-f]{32}(?![0-9A-Za-z])")
-_DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_PSEUDONYM = 32  # digits
 _PREFIX = 12  # digits of a digest, as messages show it
 _PRESENT = "the digest of the present state"
 
@@ -45,21 +44,21 @@ class Place:
     where, data
         Its name for people, and its bytes.
     own
-        Written by the store: users go by pseudonyms in its tables.
-    document
-        Of a known form, whose short fields are words and numbers of our own.
+        Written by the store: users go by pseudonyms in it.
     signed
         Where commitments may stand, and no digest.
     wishes
         The file of pairs that are stored on request.
+    kind
+        What ids in it are where nothing in it tells: "user", "item" or "".
     """
 
     where: str
     data: bytes
     own: bool = False
-    document: bool = False
     signed: bool = False
     wishes: bool = False
+    kind: str = ""
 
 
 class Finder:
@@ -127,8 +126,8 @@ class ByName(Finder):
         def names(user: str) -> list[str]:
             return [user] if key is None else [user, *pseudonyms([user], key)]
 
-        self._single = [(f"user {n} of those named", names(user)) for n, user in enumerate(users, 1)]
-        self._single += [(f"item {n} of those named", [item]) for n, item in enumerate(items, 1)]
+        self._single = [("user", f"user {n} of those named", names(user)) for n, user in enumerate(users, 1)]
+        self._single += [("item", f"item {n} of those named", [item]) for n, item in enumerate(items, 1)]
         self._pairs = [
             (f"interaction {n} of those named", names(user), item) for n, (user, item) in enumerate(interactions, 1)
         ]
@@ -136,8 +135,8 @@ class ByName(Finder):
 
     def found(self, place: Place, piece: Piece) -> Iterator[str]:
         """Yield the subjects that stand in a piece."""
-        for label, names in self._single:
-            if any(_stands(name, place, piece) for name in names):
+        for kind, label, names in self._single:
+            if any(_stands(kind, name, place, piece) for name in names):
                 yield label
         for label, users, item in self._pairs:
             if any(_together(user, item, piece) for user in users):
@@ -157,12 +156,17 @@ class ByName(Finder):
         )
 
 
-def _stands(name: str, place: Place, piece: Piece) -> bool:
-    """Say whether an id stands in a piece."""
+def _stands(kind: str, name: str, place: Place, piece: Piece) -> bool:
+    """Say whether a user or an item stands in a piece."""
     if isinstance(piece, Raw):
-        a_size = place.document and name.isdecimal()
+        a_size = place.own and name.isdecimal()  # numbers in our own documents are no ids
         return _long(name) and not a_size and _in_bytes(name, piece.data)
-    return isinstance(piece, Fields) and name in piece.values and (_long(name) or not place.document)
+    return isinstance(piece, Fields) and name in piece.values and _may_be(kind, name, piece)
+
+
+def _may_be(kind: str, name: str, fields: Fields) -> bool:
+    """Say whether what stands there can be a user, or an item: by the column's name, or else by its length."""
+    return fields.kind == kind or (not fields.kind and _long(name))
 
 
 def _in_bytes(name: str, data: bytes) -> bool:
@@ -181,7 +185,7 @@ def _together(user: str, item: str, piece: Piece) -> bool:
     if isinstance(piece, Groups):
         return any(user in row and item in row for row in piece.rows)
     if isinstance(piece, Table):
-        rows = [_holding(piece.columns, name) for name in (user, item)]
+        rows = [_holding(piece.columns, *one) for one in (("user", user), ("item", item))]
         return rows[0] is not None and rows[1] is not None and bool((rows[0] & rows[1]).any())
     if isinstance(piece, Text) and (_long(user) or _long(item)) and user in piece.text:
         lines = (line.encode(errors="replace") for line in piece.text.splitlines())
@@ -189,8 +193,9 @@ def _together(user: str, item: str, piece: Piece) -> bool:
     return False
 
 
-def _holding(columns: Sequence[Column], name: str) -> NDArray[np.bool_] | None:
-    """Return which rows hold a value, in any column; None where none does."""
+def _holding(columns: Sequence[Column], kind: str, name: str) -> NDArray[np.bool_] | None:
+    """Return which rows hold a user, or an item, in a column that may hold such; None where none does."""
+    columns = [column for column in columns if column.kind == kind] or columns
     found = [column.index == column.values.index(name) for column in columns if name in column.values]
     return np.logical_or.reduce(found) if found else None
 
@@ -228,6 +233,7 @@ class ByLedger(Finder):
                 for one in hashes:
                     self._gone.pop(one, None)
         self._key = key
+        self._clean: dict[str, set[str]] = {"": set(), "user": set(), "item": set()}  # what need not be hashed again
         self._user, self._item = (_hasher(ledger_key, kind) for kind in ("user", "item"))
         self._pair = hmac.new(ledger_key, _prefixed("receraser ledger subject", "interaction"), "sha256")
 
@@ -249,27 +255,37 @@ class ByLedger(Finder):
         if not self._gone:
             return
         if isinstance(piece, Fields):
-            yield from self._singles(value for value in piece.values if _long(value) or not place.document)
+            yield from self._singles(piece.kind, (value for value in piece.values if piece.kind or _long(value)))
         elif isinstance(piece, Raw):
-            yield from self._singles({one.decode() for one in _PSEUDONYM.findall(piece.data)})
+            yield from self._singles("user", (one for one in piece.hexes if len(one) == _PSEUDONYM))
         elif isinstance(piece, Text):
-            yield from self._singles({word for form in _WORDS for word in form.findall(piece.text) if _long(word)})
+            yield from self._singles("", {word for form in _WORDS for word in form.findall(piece.text) if _long(word)})
         elif isinstance(piece, Table):
             yield from self._rows(place, piece)
         elif isinstance(piece, Groups):
             yield from self._groups(piece)
 
-    def _singles(self, values: Iterable[str]) -> Iterator[str]:
+    def _singles(self, kind: str, values: Iterable[str]) -> Iterator[str]:
+        known = self._clean[kind]
         for value in values:
-            yield from self._forgotten(self._item(value), "item")
-            for name in self._names(value, own=False):
-                yield from self._forgotten(self._user(name), "user")
+            if value in known:
+                continue
+            found = []
+            if kind != "item":
+                found += [("user", self._user(name)) for name in self._names(value, own=False)]
+            if kind != "user":
+                found.append(("item", self._item(value)))
+            hits = [f"{what} forgotten by entry {self._gone[code]}" for what, code in found if code in self._gone]
+            if not hits:
+                known.add(value)
+            yield from hits
 
     def _rows(self, place: Place, table: Table) -> Iterator[str]:
-        """Try every row of the first two columns as a user and an item."""
-        if len(table.columns) < 2:
+        """Try the user and the item of every row."""
+        of_kind = {kind: [one for one in table.columns if one.kind == kind] for kind in ("user", "item")}
+        if not of_kind["user"] or not of_kind["item"]:
             return
-        users, items = table.columns[:2]
+        users, items = of_kind["user"][0], of_kind["item"][0]
         both = (users.index >= 0) & (items.index >= 0)
         keys = np.unique(users.index[both] * max(len(items.values), 1) + items.index[both])
         of_user, of_item = np.divmod(keys, max(len(items.values), 1))
@@ -291,15 +307,13 @@ class ByLedger(Finder):
         return [user] if own or self._key is None else [user, *pseudonyms([user], self._key)]
 
     def _pairs(self, user: str, items: Iterable[bytes]) -> Iterator[str]:
-        begun = self._pair.copy()
+        begun, gone = self._pair.copy(), self._gone
         begun.update(_prefixed(user))
-        for item in items:
+        for item in items:  # as many times as there are rows
             code = begun.copy()
             code.update(item)
-            yield from self._forgotten(code.digest()[:16], "interaction")
-
-    def _forgotten(self, hashed: bytes, what: str) -> tuple[str, ...]:
-        return (f"{what} forgotten by entry {self._gone[hashed]}",) if hashed in self._gone else ()
+            if (found := code.digest()[:16]) in gone:
+                yield f"interaction forgotten by entry {gone[found]}"
 
 
 def _prefixed(*parts: str) -> bytes:
@@ -345,7 +359,7 @@ class Digests(Finder):
         """Yield digests that should not be where they are."""
         if not isinstance(piece, Raw):
             return
-        hexes = {one.decode() for one in _DIGEST.findall(piece.data)}
+        hexes = piece.hexes
         if place.signed and hexes & self._plain:
             yield "a digest instead of a commitment"
         elif hexes & self._old and KEPT not in place.where:

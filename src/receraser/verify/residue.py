@@ -5,8 +5,8 @@ against the subjects of all forget requests, less those who came back by an add;
 given are looked for as they are and, users, as pseudonyms.
 
 In raw bytes and in text only ids of at least six bytes are looked for, between characters that are no letters or
-digits: shorter ones stand everywhere by chance. In what can be taken apart (`unpacking`) ids of any length are, each as
-a whole field; in the store's own documents of six bytes at least, since their short fields are words of our own. An
+digits: shorter ones stand everywhere by chance. In what can be taken apart (`unpacking`) an id is looked for as a whole
+field: of any length where the field's name says that users or items are in it, else of six bytes at least. An
 interaction is found where a row, a JSON object or a line holds both. A hit names the place, never the id.
 """
 
@@ -17,9 +17,10 @@ from pathlib import Path
 
 from receraser.data.ids import key_check
 from receraser.errors import ReceraserError
+from receraser.partition.registry import PARTITIONS
 from receraser.verify.case import Case
 from receraser.verify.checks import Check, checked, counted
-from receraser.verify.content import roles
+from receraser.verify.content import UNFIT, roles
 from receraser.verify.evidence import shown
 from receraser.verify.finders import KEPT, ByLedger, ByName, Digests, Finder, Place
 from receraser.verify.unpacking import Closed, unpack
@@ -51,7 +52,7 @@ def residue(
     """
     try:
         return _searched(case, (users, items, interactions), search, key)
-    except (ReceraserError, OSError) as error:
+    except (*UNFIT, ReceraserError) as error:
         return [Check("residue", ok=False, detail=f"cannot be checked: {error}")]
 
 
@@ -71,7 +72,7 @@ def _searched(
     finders["residue of digests"] = Digests(case)
     closed: list[str] = []
     for place in _places(case, search):
-        for piece in unpack(place.where, place.data):
+        for piece in unpack(place.where, place.data, kind=place.kind):
             if isinstance(piece, Closed):
                 closed.append(f"{piece.where} ({piece.reason})")
             for finder in finders.values():
@@ -98,21 +99,21 @@ def _places(case: Case, search: Sequence[Path]) -> Iterator[Place]:
     """Yield every file of a store, what it keeps of earlier states, strays, and the paths named besides."""
     manifest = case.manifest
     what = {f"files/{name}": role for name, role in roles(manifest).items()}
-    documents = {"manifest.json", "ledger"}
+    documents = {"manifest.json", "ledger", *(f"certificates/{one.certificate}.json" for one in case.entries)}
     for name, old in case.evidence.kept():
         what |= {file: f"{KEPT}: {role}" for one, role in roles(old).items() if (file := f"files/{one}") not in what}
         what[f"files/{name}"] = f"{KEPT}: its manifest"
-        documents.add(f"files/{name}")
-    certificates = {f"certificates/{entry.certificate}.json" for entry in case.entries if entry.certificate}
+    partition = PARTITIONS.get(str(manifest["config"]["partition"]))
+    landmarks = "" if partition is None else partition.landmarks_of.removesuffix("s")
     for name, path in case.evidence.everything():
         if path.is_file():
             yield Place(
                 f"{what[name]}, {name}" if name in what else name,
                 path.read_bytes(),
-                own=name in what or name in documents or name in certificates,
-                document=name in documents or name in certificates,
+                own=name in what or name in documents,
                 signed=name == "ledger" or name.startswith(("certificates/", "pending/")),
                 wishes=name == f"files/{manifest['wishes']}",
+                kind=landmarks,
             )
     for given in search:
         for path in sorted(given.rglob("*")) if given.is_dir() else [given]:

@@ -20,6 +20,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,8 @@ _DEEPEST = 5
 _LONG_NUMBER = 6  # digits; a shorter number in JSON is a count more often than an id
 _WIDEST = 16  # values side by side in a JSON object or list that are taken for a row
 _SHORTEST_BASE64 = 16
+_HEX = re.compile(rb"[0-9a-f]{32,}")
+_KINDS = {"user": "user", "uid": "user", "person": "user", "item": "item", "movie": "item", "film": "item"}
 _DELIMITERS = {"csv": ",", "tsv": "\t", "inter": "\t", "dat": "::"}
 
 
@@ -44,20 +47,27 @@ class Raw:
     where: str
     data: bytes
 
+    @cached_property
+    def hexes(self) -> set[str]:
+        """Long runs of hexadecimal digits: pseudonyms and digests are such."""
+        return {one.decode() for one in _HEX.findall(self.data)}
+
 
 @dataclass(frozen=True, eq=False)
 class Fields:
-    """Values that stand whole somewhere: a column's, a document's."""
+    """Values that stand whole somewhere, and what they are by the name they go by: "user", "item" or ""."""
 
     where: str
     values: frozenset[str]
+    kind: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A column: its name, its distinct values, and the number of each row's value (-1 for none)."""
+    """A column: its name, what it holds ("user", "item", ""), its distinct values, and each row's (-1 for none)."""
 
     name: str
+    kind: str
     values: list[str]
     index: NDArray[np.int64]
 
@@ -97,35 +107,61 @@ class Closed:
 Piece = Raw | Fields | Table | Groups | Text | Closed
 
 
-def unpack(where: str, data: bytes, *, deeper: int = _DEEPEST) -> Iterator[Piece]:
-    """Yield what is in some bytes; `where` ends with the file's name, whose ending says what separated values are.
+@dataclass(frozen=True)
+class _Seen:
+    """What is known of some bytes: their name for people, the file's name, what ids in them are, how deep to go yet."""
+
+    where: str
+    name: str
+    kind: str
+    deeper: int
+
+    def inner(self, beside: str = "", *, name: str | None = None) -> _Seen:
+        return _Seen(self.where + beside, self.name if name is None else name, self.kind, self.deeper - 1)
+
+
+def unpack(where: str, data: bytes, *, kind: str = "") -> Iterator[Piece]:
+    """Yield what is in some bytes.
+
+    Parameters
+    ----------
+    where
+        A name for people; it ends with the file's, whose ending says how values are separated.
+    data
+        The bytes.
+    kind
+        What ids in it are where nothing in it tells: "user", "item" or "".
 
     Examples
     --------
     >>> [type(piece).__name__ for piece in unpack("a.json", b'{"user": "u1"}')]
-    ['Raw', 'Fields', 'Groups']
+    ['Raw', 'Fields', 'Fields', 'Fields', 'Groups']
     """
-    yield Raw(where, data)
-    if not deeper or not data:
+    yield from _unpacked(_Seen(where, where, kind, _DEEPEST), data)
+
+
+def _unpacked(seen: _Seen, data: bytes) -> Iterator[Piece]:
+    yield Raw(seen.where, data)
+    if not seen.deeper or not data:
         return
     opener = next((opener for magic, opener in _MAGIC if data.startswith(magic)), None)
     try:
         if opener is not None:
-            yield from opener(where, data, deeper)
+            yield from opener(seen, data)
         elif (header := _header(data)) is not None:
-            yield from _safetensors(where, data, header)
+            yield from _safetensors(seen, data, header)
         else:
-            yield from _plain(where, data, deeper)
+            yield from _plain(seen, data)
     except (*UNFIT, ReceraserError, RecursionError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as error:
-        yield Closed(where, f"{type(error).__name__} {error}".strip())
+        yield Closed(seen.where, f"{type(error).__name__} {error}".strip())
 
 
 # ---------------------------------------------------------------------- containers
 
 
-def _inner(decompress: Callable[[bytes], bytes], ending: str) -> Callable[[str, bytes, int], Iterator[Piece]]:
-    def opener(where: str, data: bytes, deeper: int) -> Iterator[Piece]:
-        yield from unpack(where.removesuffix(ending), decompress(data), deeper=deeper - 1)
+def _inner(decompress: Callable[[bytes], bytes], ending: str) -> Callable[[_Seen, bytes], Iterator[Piece]]:
+    def opener(seen: _Seen, data: bytes) -> Iterator[Piece]:
+        yield from _unpacked(seen.inner(name=seen.name.removesuffix(ending)), decompress(data))
 
     return opener
 
@@ -137,52 +173,75 @@ def _zstd(data: bytes) -> bytes:
         return bytes(stream.read())
 
 
-def _zip(where: str, data: bytes, deeper: int) -> Iterator[Piece]:
+def _zip(seen: _Seen, data: bytes) -> Iterator[Piece]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for name in archive.namelist():
-            yield from unpack(f"{where}, {name}", archive.read(name), deeper=deeper - 1)
+            yield from _unpacked(seen.inner(f", {name}", name=name), archive.read(name))
 
 
-def _parquet(where: str, data: bytes, _deeper: int) -> Iterator[Piece]:
+def _parquet(seen: _Seen, data: bytes) -> Iterator[Piece]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(pa.BufferReader(data)) as file:
         schema, about = file.schema_arrow, file.metadata
-    kept = {name for name in schema.names if pa.types.is_string(schema.field(name).type)}
-    with pq.ParquetFile(pa.BufferReader(data), read_dictionary=sorted(kept)) as file:  # also values that no row has
+    text = [name for name in schema.names if pa.types.is_string(schema.field(name).type)]
+    with pq.ParquetFile(pa.BufferReader(data), read_dictionary=text) as file:  # also values that no row has
         table = file.read(use_threads=False)
     beside = set(schema.names)
     for key, value in (about.metadata or {}).items():
         beside |= {key.decode(errors="replace"), *([] if key == b"ARROW:schema" else [value.decode(errors="replace")])}
+    yield Fields(f"{seen.where}, its metadata", frozenset(beside))
+    kinds = _kinds(schema.names)
+    columns = []
+    for number, (name, kind) in enumerate(zip(schema.names, kinds, strict=True)):
+        column = _column(name, kind, table.column(name))
+        if column is not None:
+            columns.append(column)
+            yield Fields(f"{seen.where}, statistics of {name}", frozenset(_extremes(about, number)), kind)
+    yield from _tabled(seen, columns)
+
+
+def _extremes(about, number: int) -> Iterator[str]:  # type: ignore[no-untyped-def]
+    """Yield the least and the greatest value of a column in every part of a file, as its footer has them."""
     for group in range(about.num_row_groups):
-        for number in range(about.num_columns):
-            extremes = about.row_group(group).column(number).statistics
-            if extremes is not None and extremes.has_min_max:
-                beside |= {str(extremes.min), str(extremes.max)}
-    yield Fields(f"{where}, its metadata", frozenset(beside))
-    columns = [column for name in schema.names if (column := _column(name, table.column(name))) is not None]
+        found = about.row_group(group).column(number).statistics if number < about.num_columns else None
+        if found is not None and found.has_min_max:
+            yield from (str(found.min), str(found.max))
+
+
+def _tabled(seen: _Seen, columns: Sequence[Column]) -> Iterator[Piece]:
     for column in columns:
-        yield Fields(f"{where}, column {column.name}", frozenset(column.values))
-    yield Table(where, columns)
+        yield Fields(f"{seen.where}, column {column.name}", frozenset(column.values), column.kind)
+    yield Table(seen.where, columns)
 
 
-def _column(name: str, chunked) -> Column | None:  # type: ignore[no-untyped-def]
+def _kind(name: str) -> str:
+    """Return what stands under a name, by the name: "user", "item" or ""."""
+    kinds = {kind for word, kind in _KINDS.items() if word in name.lower()}
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def _kinds(names: Sequence[str]) -> list[str]:
+    """Return what columns hold; where no name tells, the first are users and the second items."""
+    told = [_kind(name) for name in names]
+    return told if any(told) else ["user", "item", *("" for _ in names)][: len(names)]
+
+
+def _column(name: str, kind: str, chunked) -> Column | None:  # type: ignore[no-untyped-def]
     """Return a column of text or whole numbers; of other kinds nothing: no id is one."""
     import pyarrow as pa
 
-    kind = chunked.type
-    if pa.types.is_dictionary(kind):
+    of = chunked.type
+    if pa.types.is_dictionary(of):
         coded = chunked.unify_dictionaries().combine_chunks()
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind):
+    elif pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_integer(of):
         coded = chunked.combine_chunks().dictionary_encode()
     else:
         return None
-    if isinstance(coded, pa.ChunkedArray):
-        coded = coded.chunk(0) if coded.num_chunks else pa.array([], kind).dictionary_encode()
     values = ["" if value is None else str(value) for value in coded.dictionary.to_pylist()]
     index = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return Column(name, values, index)
+    return Column(name, kind, values, index)
 
 
 def _header(data: bytes) -> dict[str, object] | None:
@@ -197,17 +256,17 @@ def _header(data: bytes) -> dict[str, object] | None:
     return header if isinstance(header, dict) else None
 
 
-def _safetensors(where: str, data: bytes, header: dict[str, object]) -> Iterator[Piece]:
+def _safetensors(seen: _Seen, data: bytes, header: dict[str, object]) -> Iterator[Piece]:
     about = header.get("__metadata__")
     told = [*header, *(str(one) for pair in (about.items() if isinstance(about, dict) else ()) for one in pair)]
-    yield Fields(f"{where}, its header", frozenset(told))
+    yield Fields(f"{seen.where}, its header", frozenset(told))
     for name, array in decode_tensors(data).items():
         if array.dtype == np.uint8:
             text = array.tobytes().decode(errors="replace")
-            yield Fields(f"{where}, {name}", frozenset(text.split("\n")))
+            yield Fields(f"{seen.where}, {name}", frozenset(text.split("\n")), _kind(name) or seen.kind)
 
 
-_MAGIC: list[tuple[bytes, Callable[[str, bytes, int], Iterator[Piece]]]] = [
+_MAGIC: list[tuple[bytes, Callable[[_Seen, bytes], Iterator[Piece]]]] = [
     (b"PAR1", _parquet),
     (b"\x1f\x8b", _inner(gzip.decompress, ".gz")),
     (b"\x28\xb5\x2f\xfd", _inner(_zstd, ".zst")),
@@ -220,39 +279,41 @@ _MAGIC: list[tuple[bytes, Callable[[str, bytes, int], Iterator[Piece]]]] = [
 # ---------------------------------------------------------------------- text
 
 
-def _plain(where: str, data: bytes, deeper: int) -> Iterator[Piece]:
+def _plain(seen: _Seen, data: bytes) -> Iterator[Piece]:
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return  # the raw bytes are all there is
     document = _documents(text)
     if document is not None:
-        yield from _json(where, document, deeper)
+        yield from _json(seen, document)
         return
-    delimiter = _DELIMITERS.get(where.rpartition(".")[2])
+    delimiter = _DELIMITERS.get(seen.name.rpartition(".")[2])
     if delimiter is not None:
         lines = text.splitlines()
-        rows = (
-            csv.reader(lines, delimiter=delimiter) if len(delimiter) == 1 else (line.split(delimiter) for line in lines)
+        one = len(delimiter) == 1
+        yield from _table(
+            seen, csv.reader(lines, delimiter=delimiter) if one else (row.split(delimiter) for row in lines)
         )
-        yield from _table(where, rows)
     elif re.fullmatch(r"[\d \t\r\n]+", text):  # user item item ...
         parts = (line.split() for line in text.splitlines())
-        yield from _table(where, ((user, item) for user, *items in filter(None, parts) for item in items or [""]))
+        yield from _table(seen, ((user, item) for user, *items in filter(None, parts) for item in items or [""]))
     else:
-        yield Text(where, text)
+        yield Text(seen.where, text)
 
 
-def _table(where: str, rows: Iterable[Sequence[str]]) -> Iterator[Piece]:
+def _table(seen: _Seen, rows: Iterable[Sequence[str]]) -> Iterator[Piece]:
     found = [tuple(row) for row in rows]
+    names = [name.strip() for name in found[0]] if found else []
     columns = []
-    for number in range(max(map(len, found), default=0)):
+    for number, kind in enumerate(_kinds(names)):
         codes: dict[str, int] = {}
         index = [codes.setdefault(row[number], len(codes)) if number < len(row) else -1 for row in found]
-        columns.append(Column(str(number + 1), list(codes), np.array(index, dtype=np.int64)))
-    for column in columns:
-        yield Fields(f"{where}, column {column.name}", frozenset(column.values))
-    yield Table(where, columns)
+        columns.append(Column(str(number + 1), kind, list(codes), np.array(index, dtype=np.int64)))
+    yield from _tabled(seen, columns)
+    more = frozenset(value for row in found for value in row[len(names) :])
+    if more:
+        yield Fields(seen.where, more)
 
 
 def _documents(text: str) -> object:
@@ -269,25 +330,30 @@ def _documents(text: str) -> object:
         return None
 
 
-def _json(where: str, document: object, deeper: int) -> Iterator[Piece]:
-    values: set[str] = set()
+def _json(seen: _Seen, document: object) -> Iterator[Piece]:
+    values: dict[str, set[str]] = {"": set(), "user": set(), "item": set()}
     rows: list[tuple[str, ...]] = []
-    todo = [document]
+    todo = [("", document)]
     while todo:
-        one = todo.pop()
-        inner = list(one.values()) if isinstance(one, dict) else one if isinstance(one, list) else []
-        values.update(one if isinstance(one, dict) else ())
-        own = tuple(text for value in inner if (text := _scalar(value)) is not None)
-        values.update(own)
+        kind, one = todo.pop()
+        if isinstance(one, dict):
+            inner = [(_kind(name) or kind, value) for name, value in one.items()]
+            values[kind].update(one)
+        else:
+            inner = [(kind, value) for value in one] if isinstance(one, list) else [(kind, one)]
+        own = [(of, text) for of, value in inner if (text := _scalar(value)) is not None]
+        for of, text in own:
+            values[of].add(text)
         if 1 < len(own) <= _WIDEST:
-            rows.append(own)
-        todo += [value for value in inner if isinstance(value, (dict, list))]
-    yield Fields(where, frozenset(values))
-    yield Groups(where, rows)
-    for value in sorted(values):
+            rows.append(tuple(text for _, text in own))
+        todo += [(of, value) for of, value in inner if isinstance(value, (dict, list))]
+    for kind, found in values.items():
+        yield Fields(seen.where, frozenset(found), kind)
+    yield Groups(seen.where, rows)
+    for value in sorted(set().union(*values.values())):
         hidden = _from_base64(value)
         if hidden is not None:
-            yield from unpack(f"{where}, base64 in it", hidden, deeper=deeper - 1)
+            yield from _unpacked(seen.inner(", base64 in it"), hidden)
 
 
 def _scalar(value: object) -> str | None:
