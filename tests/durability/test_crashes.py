@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -13,24 +14,31 @@ from pathlib import Path
 
 import pytest
 
+from receraser.custody import Act, Custody, Published
+from receraser.store.directory import DirectoryStore
 from receraser.store.history import waiting
+from receraser.store.record import Record
+from receraser.store.snapshot import Snapshot
 from tests.durability.scenes import (
     SCENES,
+    SWAP,
     Scene,
     account,
+    add,
     changing,
     check_clean,
     check_intact,
     copied,
     fit,
+    fit_anew,
     forget,
     keyring_of,
     rehearsed,
     store_of,
 )
-from tests.durability.traps import AFTER, Step, Trap, counts, in_a_child, no_flushing, points
+from tests.durability.traps import AFTER, BEFORE, Step, Trap, counts, in_a_child, no_flushing, points
 
-EVERY = 15  # by default; all of them with the marker `nightly`
+EVERY = 29  # by default; all of them with the marker `nightly`
 
 each = pytest.mark.parametrize("scene", SCENES, ids=str)
 
@@ -148,3 +156,160 @@ def test_every_kill_leaves_the_old_state_or_the_new_one(
     calls = ", ".join(f"{n} {call}" for call, n in counts(stage.steps).items())
     with capsys.disabled():
         print(f"\nkills: {len(everything)} at {len(stage.steps)} steps of {scene} ({calls})")
+
+
+def test_there_are_so_many_instants(tmp_path: Path) -> None:
+    """If the store came to write by calls that the trap does not know, there would be fewer, and nobody would notice."""
+    stage = staged(next(one for one in SCENES if one.name == "forget"), tmp_path)
+    assert len(points(stage.steps)) > 120
+    found = counts(stage.steps)
+    assert set(found) == {"flush", "mkdir", "open", "replace", "truncate", "unlink", "write"}
+    assert [str(one) for one in stage.steps].count(SWAP) == 1
+
+
+WATCHED = ("open", "os.rename", "os.remove", "os.mkdir", "os.truncate", "os.link", "os.rmdir", "shutil.rmtree")
+
+
+def test_nothing_is_written_past_the_trap(tmp_path: Path) -> None:
+    """The interpreter itself reports what is opened, renamed and removed: no more than the trap has seen."""
+    root = tmp_path / "root"
+    root.mkdir()
+    keyring_of(root).signing()
+    acts = (fit, forget, add, fit_anew)
+    for act in acts:  # computed here, since the child computes nothing
+        act(copied(root, "rehearsal") if act is fit else root.with_name("root-rehearsal"))
+    seen = tmp_path / "seen.json"
+
+    def work() -> None:
+        reported: list[str] = []
+        watching = True
+
+        def hook(event: str, given: tuple[object, ...]) -> None:
+            if not watching or event not in WATCHED or not str(given[0]).startswith(str(root)):
+                return
+            if event == "open" and not (isinstance(given[2], int) and given[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)):
+                return
+            reported.append(event)
+
+        sys.addaudithook(hook)
+        with Trap(root) as trap:
+            for act in acts:
+                act(root)
+        watching = False
+        seen.write_text(json.dumps([len(reported), counts(trap.steps)]))
+
+    assert in_a_child(work) == 0
+    reported, found = json.loads(seen.read_text())
+    # a truncation of an open file, a write and a flush are reported to nobody
+    assert reported == sum(n for call, n in found.items() if call not in ("flush", "write", "truncate"))
+    assert reported > 80
+
+
+def test_a_run_of_bad_luck(tmp_path: Path) -> None:
+    """Killed again and again, each time somewhere else, until it is done: as if nothing had happened."""
+    scene = next(one for one in SCENES if one.name == "forget")
+    stage = staged(scene, tmp_path)
+    luck, kills = random.Random(3), 0
+    status, act = -signal.SIGKILL, scene.act
+    while status:
+        status = killed(act, stage.root, luck.randrange(len(stage.steps)), luck.choice([BEFORE, AFTER]))
+        kills += status < 0
+        asked = bool(waiting(store_of(stage.root)))
+        if asked or account(stage.root) == stage.after:
+            act = finish_only
+    assert kills > 3
+    recover(stage, stage.root, "new", asked=True)
+
+
+def finish_only(root: Path) -> None:
+    with changing(root):
+        pass
+
+
+# ---------------------------------------------------------------------- what these tests would find
+
+
+def in_place(patch: pytest.MonkeyPatch) -> None:
+    """The manifest is written over the old one, and not renamed into its place."""
+    real = DirectoryStore._write
+
+    def write(self: DirectoryStore, path: Path, data: bytes) -> None:
+        if path.name == "manifest.json":
+            path.write_bytes(data)
+        else:
+            real(self, path, data)
+
+    patch.setattr(DirectoryStore, "_write", write)
+
+
+def too_soon(patch: pytest.MonkeyPatch) -> None:
+    """The request is cleared away before what it asked for is published."""
+    real = Custody.publish
+
+    def publish(self: Custody, snapshot: Snapshot, act: Act, *, keep_old: bool = False) -> Published:
+        assert act.pending is not None
+        self.store.drop_pending(act.pending.id)
+        return real(self, snapshot, act, keep_old=keep_old)
+
+    patch.setattr(Custody, "publish", publish)
+
+
+def twice(patch: pytest.MonkeyPatch) -> None:
+    """That a request is done is not said in the manifest that it is published with."""
+    patch.setattr(Record, "is_settled", lambda self, request, *, of: False)
+
+
+def emptied(patch: pytest.MonkeyPatch) -> None:
+    """The old files are destroyed before the new manifest is there."""
+    real = DirectoryStore.swap
+
+    def swap(self: DirectoryStore, manifest: Mapping[str, object]) -> None:
+        files = manifest["files"]
+        assert isinstance(files, Mapping)
+        self._purge(path for path in (self.path / "files").iterdir() if path.name not in files)
+        real(self, manifest)
+
+    patch.setattr(DirectoryStore, "swap", swap)
+
+
+def left_behind(patch: pytest.MonkeyPatch) -> None:
+    """Nobody clears away what an interrupted write left."""
+    patch.setattr(DirectoryStore, "sweep", lambda self: None)
+
+
+def overwritten(patch: pytest.MonkeyPatch) -> None:
+    """The ledger of a store is written over that of the one it takes the place of, which is still there."""
+    patch.setattr(DirectoryStore, "_published_is_another", lambda self, store: False)
+
+
+def inherited(patch: pytest.MonkeyPatch) -> None:
+    """Requests to a store are taken for those of the one in its place."""
+    patch.setattr(Record, "is_settled", lambda self, request, *, of: request == self.done)
+
+
+MISTAKES: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = [
+    ("forget", in_place),
+    ("forget", too_soon),
+    ("forget", twice),
+    ("forget", emptied),
+    ("forget", left_behind),
+    ("fit in the place of another", overwritten),
+    ("fit in the place of another", inherited),
+]
+
+
+@pytest.mark.parametrize(("name", "mistake"), MISTAKES, ids=[f"{name}: {one.__name__}" for name, one in MISTAKES])
+def test_a_mistake_would_be_found(
+    name: str, mistake: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Around the swap at the latest, where everything is decided."""
+    scene = next(one for one in SCENES if one.name == name)
+    stage = staged(scene, tmp_path)
+    mistake(monkeypatch)
+    steps = rehearsed(stage.root, scene.act)
+    spoilt = Stage(scene, stage.root, stage.before, stage.after, steps)
+    swap = max(number for number, one in enumerate(steps) if one.path.startswith("store/manifest.json"))
+    near = [point for point in points(steps) if -6 <= point[0] - swap <= 6]
+    with pytest.raises(AssertionError, match=f"of: {name}"):
+        for at, when in near:
+            survives(spoilt, at, when)

@@ -84,10 +84,11 @@ class Trap:
         if here and self._when == HALF and half is not None:
             half()
             self._strike()
-        result = do()
-        if here and self._when == AFTER:
-            self._strike()
-        return result
+        try:
+            return do()
+        finally:
+            if here and self._when == AFTER:
+                self._strike()
 
     def __enter__(self) -> Trap:
         os_calls = {
@@ -170,7 +171,10 @@ class Trap:
             path = self._handles.get(file) if isinstance(file, int) else self._within(file)
             if path is None or not _WRITES & set(mode):
                 return real(file, mode, *more, **named)
-            stream = self.step("open", path, lambda: real(file, mode, *more, **named))
+            if isinstance(file, int):  # open already
+                stream = real(file, mode, *more, **named)
+            else:
+                stream = self.step("open", path, lambda: real(file, mode, *more, **named))
             self._handles[stream.fileno()] = path
             return _Stream(self, path, stream)
 

@@ -27,6 +27,21 @@ REQUEST = ForgetRequest.of(["u03", "nobody"], ["i04"], [("u00", "i00"), *list(WO
 NEW = [("u03", "i05"), ("stranger", "i02"), ("stranger", "new"), ("u01", "new")]
 
 
+class Ready:
+    """Workers that are there already: to prepare them for every fit takes longer than the fits."""
+
+    def __init__(self, workers: LocalExecutor, n_tasks: int) -> None:
+        workers.prepare([], n_tasks)
+        self.environment = workers.environment
+        self.run = workers.run
+
+    def prepare(self, toys: Sequence[Task], n_tasks: int = 1) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 @pytest.fixture(scope="module")
 def three_workers() -> Iterator[LocalExecutor]:
     with LocalExecutor(n_workers=3, threads=4) as executor:
@@ -39,8 +54,9 @@ def test_another_process_with_the_survivors_alone(three_workers: LocalExecutor, 
     For every method and every model.
     """
     expected = {}
+    executor = Ready(three_workers, 3)
     for combination in EVERY_METHOD:
-        engine = combination.engine(three_workers).fit(WORLD.train, valid=WORLD.held_out)
+        engine = combination.engine(executor).fit(WORLD.train, valid=WORLD.held_out)
         book = Book(combination, engine, WORLD.train.pairs(), WORLD.held_out.pairs())
         before = engine.digest
         engine.forget_request(REQUEST)
@@ -100,21 +116,6 @@ def test_every_part_is_among_them() -> None:
     assert {one.model for one in made} == set(MODELS)
     assert {one.aggregation for one in made} == set(AGGREGATIONS)
     assert {one.partition for one in made} == set(PARTITIONS)
-
-
-class Ready:
-    """Workers that are there already: to prepare them for every fit takes longer than the fits."""
-
-    def __init__(self, workers: LocalExecutor, n_tasks: int) -> None:
-        workers.prepare([], n_tasks)
-        self.environment = workers.environment
-        self.run = workers.run
-
-    def prepare(self, toys: Sequence[Task], n_tasks: int = 1) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def test_three_workers_of_four_threads_and_rows_in_any_order(

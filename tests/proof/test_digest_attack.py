@@ -359,6 +359,18 @@ def test_a_digest_that_somebody_noted_down_is_such_a_mistake(
     assert found == {one: {noted} if one == case.truth else set() for one in case.candidates}
 
 
+def test_so_are_recommendations_from_before(as_it_is: Callable[[Case, Combination], Known]) -> None:
+    """Versions compared: whoever has seen scores of the old model, be it their own, can test guesses about others."""
+    rows = [*EVERYBODY, *MALLORY[1:], *ANN, AN_ITEM.truth]
+    seen = SUMS.engine().fit(rows_of(rows), valid=rows_of(HELD_OUT)).recommend(["mallory"])
+    known = as_it_is(AN_ITEM, SUMS)
+    export = read_export(known.export)
+    before = export.train.without(pseudonymous(LATER))
+    guessed = {one: Interactions.union([before, pseudonymous([one])]) for one in AN_ITEM.candidates}
+    fits = [one for one, train in guessed.items() if refitted(known, export, train).recommend(["mallory"]) == seen]
+    assert fits == [AN_ITEM.truth]
+
+
 # ---------------------------------------------------------------------- what is told all the same
 
 
@@ -374,7 +386,7 @@ def test_the_retrained_shard_tells_where_the_row_was_and_the_certificate_says_so
     def shard_of(candidate: Candidate) -> int:
         row = (pseudonym(candidate[0]), candidate[1])
         state = state_of(refitted(known, export, Interactions.union([export.train, rows_of([row])])))
-        return dict(zip(state.train.pairs(), state.partition.train.tolist(), strict=True))[row]
+        return int(state.partition.train[list(state.train.pairs()).index(row)])
 
     left = [one for one in A_PERSON.candidates if shard_of(one) == shard]
     assert A_PERSON.truth in left

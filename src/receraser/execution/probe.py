@@ -11,6 +11,7 @@ import io
 import json
 import os
 import random
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -167,7 +168,8 @@ def _arrays(result: object) -> list[NDArray[np.generic]]:
 def _prepare_torch(plan: Plan) -> None:
     """Set torch up as workers do, but for the threads, where the model has imported it or looks as if it will."""
     load(plan.model, plan.folder)
-    if "torch" in sys.modules or b"torch" in find(plan.model, plan.folder).path.read_bytes():
+    source = find(plan.model, plan.folder).path.read_bytes()
+    if "torch" in sys.modules or re.search(rb"^\s*(import|from)\s+torch\b", source, flags=re.MULTILINE):
         import torch
 
         torch.set_num_threads(plan.threads)

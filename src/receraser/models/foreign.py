@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from receraser.errors import EnvironmentMismatchError, TrainingError, UsageError
-from receraser.models.source import load, told
+from receraser.models.source import find, load, told
 
 if TYPE_CHECKING:
     from receraser.data.interactions import Interactions
@@ -108,6 +108,7 @@ def call(name: str, settings: Mapping[str, object], rows: Rows, seed: int, *, fo
         The hyperparameters. Besides, ours: the source it must be of, and the device, which is handed on to whoever has
         a parameter of that name.
     """
+    check_source(name, settings, find(name, folder).sha256)  # before a line of it is run
     found, sha256 = load(name, folder)
     check_source(name, settings, sha256)
     own = {key: value for key, value in settings.items() if key not in _OWN}

@@ -206,7 +206,8 @@ def check_wishes(case: Case) -> str:
 
 def check_pending(case: Case) -> str:
     """Check that requests that wait can be read."""
-    folder, waiting, done, faults = case.evidence.path / "pending", 0, 0, []
+    folder, last = case.evidence.path / "pending", case.manifest["record"]["done"]
+    waiting, done, faults = 0, 0, []
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if not is_pending(f"pending/{path.name}"):
             continue  # a stray
@@ -217,7 +218,7 @@ def check_pending(case: Case) -> str:
             continue
         if one.kind not in _KINDS or (one.kind == "add") != (one.rows is not None):
             faults.append(f"pending/{path.name} asks for {one.kind!r}; expected one of {', '.join(_KINDS)}")
-        finished = one.id == case.manifest["record"]["done"]
+        finished = one.id == last
         waiting, done = waiting + (not finished), done + finished
     if faults:
         raise ProofError(shown(faults))
@@ -252,6 +253,11 @@ def check_signers(case: Case) -> str:
     """Check that somebody vouches for the keys that signed."""
     if not case.signed:
         return _unsigned(case)
+    unnamed = {one.key for one in case.issued[0]} - case.signers.keys()
+    if unnamed:
+        raise ProofError(
+            f"the key {', '.join(sorted(unnamed))} signed in this store, and record.signers does not name it"
+        )
     unknown = sorted(case.signers.keys() - case.vouchers.keys.keys())
     if unknown and case.bound:
         known = ", ".join(sorted(case.vouchers.keys)) or "none"
