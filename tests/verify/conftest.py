@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -48,7 +48,7 @@ class World:
     def at(self, store: Path) -> World:
         """The same with a copy of the store."""
         shutil.copytree(self.store, store)
-        return World(store, self.keys, self.receipts, self.checkpoint)
+        return replace(self, store=store)
 
     def examine(self) -> tuple[Case, list[Check]]:
         ring = self.keyring
@@ -114,5 +114,6 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture
 def world(original: World, tmp_path: Path) -> World:
-    """A copy that may be changed."""
-    return original.at(tmp_path / "store")
+    """A copy that may be changed, and its keys."""
+    shutil.copytree(original.keys, tmp_path / "keys")
+    return replace(original, keys=tmp_path / "keys").at(tmp_path / "store")

@@ -9,7 +9,9 @@ import pytest
 
 from receraser.execution.task import Task
 from receraser.verify import replay as module
+from receraser.verify.checks import examine
 from receraser.verify.replay import replayed
+from tests.contracts.worlds import checkerboard
 from tests.forgetting.engines import Combination, Here
 from tests.verify.conftest import World, changing, fitted
 
@@ -49,9 +51,6 @@ def test_a_certificate_that_retrained_nothing(world: World) -> None:
 
 
 def test_affected_needs_a_certificate(tmp_path: Path) -> None:
-    from receraser.verify.checks import examine
-    from tests.contracts.worlds import checkerboard
-
     Combination("hash", "mean", "wmf").engine().fit(checkerboard().train).save(tmp_path / "store")
     check = replayed(examine(tmp_path / "store")[0], "affected", executor=Here())
     assert (check.ok, check.detail) == (False, "nobody certified the state: entry 0 (fit) has no certificate")
@@ -60,7 +59,7 @@ def test_affected_needs_a_certificate(tmp_path: Path) -> None:
 def test_a_sample_is_drawn(original: World, monkeypatch: pytest.MonkeyPatch) -> None:
     case, _ = original.examine()
     for shard in range(3):
-        monkeypatch.setattr(module.secrets, "randbelow", lambda n, shard=shard: shard % n)
+        monkeypatch.setattr("secrets.randbelow", lambda n, shard=shard: shard % n)
         check = replayed(case, "sample", executor=Here())
         assert check.ok
         assert check.detail.startswith(f"shard {shard} of 3 (drawn at random) and the aggregation")
