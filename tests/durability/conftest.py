@@ -1,10 +1,20 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numba
 import pytest
+
+from tests.durability.traps import no_flushing
 
 
 @pytest.fixture(autouse=True, scope="package")
 def one_kernel_thread() -> None:
     """Threads that wait for each other on a busy machine make small fits many times slower."""
     numba.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def nobody_pulls_the_plug() -> Iterator[None]:
+    with no_flushing():
+        yield

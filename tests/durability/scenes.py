@@ -77,9 +77,7 @@ def keyring_of(root: Path) -> Keyring:
 
 
 @contextmanager
-def changing(
-    root: Path, executor: Here = COMPUTED, *, keep_old: bool = False, finish: bool = True
-) -> Iterator[Engine]:
+def changing(root: Path, executor: Here = COMPUTED, *, keep_old: bool = False, finish: bool = True) -> Iterator[Engine]:
     with Engine.changing(
         root / "store", executor=executor, keyring=keyring_of(root), keep_old=keep_old, finish=finish
     ) as engine:

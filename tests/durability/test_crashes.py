@@ -1,4 +1,4 @@
-"""A process is killed at every step it takes: what it leaves is the old state or the new one, and no request is lost."""
+"""A process is killed at every step it takes: it leaves the old state or the new one, and no request is lost."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import random
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,10 +24,8 @@ from tests.durability.scenes import (
     Scene,
     account,
     add,
-    changing,
-    check_clean,
-    check_intact,
     copied,
+    finish,
     fit,
     fit_anew,
     forget,
@@ -36,50 +33,12 @@ from tests.durability.scenes import (
     rehearsed,
     store_of,
 )
-from tests.durability.traps import AFTER, BEFORE, Step, Trap, counts, in_a_child, no_flushing, points
+from tests.durability.stages import LONG, Stage, look, recover, staged
+from tests.durability.traps import AFTER, BEFORE, Trap, counts, in_a_child, points
 
-EVERY = 29  # by default; all of them with the marker `nightly`
+EVERY = 43  # by default; all of them with the marker `nightly`
 
 each = pytest.mark.parametrize("scene", SCENES, ids=str)
-
-
-@pytest.fixture(autouse=True)
-def nobody_pulls_the_plug() -> Iterator[None]:
-    with no_flushing():
-        yield
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A scene that is set: the folder before the act, what there is to be seen before and after, and the steps."""
-
-    scene: Scene
-    root: Path
-    before: Mapping[str, object] | None
-    after: Mapping[str, object]
-    steps: Sequence[Step]
-
-    @property
-    def written_down_at(self) -> int:
-        """The step with which the request cannot be lost any more."""
-        return next(
-            number for number, one in enumerate(self.steps) if one.call == "replace" and "/pending/" in one.path
-        )
-
-
-def staged(scene: Scene, folder: Path) -> Stage:
-    root = folder / "root"
-    root.mkdir()
-    keyring_of(root).signing()
-    for act in scene.before:
-        act(root)
-    before = account(root) if store_of(root).exists() else None
-    steps = rehearsed(root, scene.act)
-    done = copied(root, "done")
-    scene.act(done)
-    after = account(done)
-    check_clean(done)
-    return Stage(scene, root, before, after, steps)
 
 
 def killed(act: Callable[[Path], None], root: Path, at: int, when: str) -> int:
@@ -90,36 +49,6 @@ def killed(act: Callable[[Path], None], root: Path, at: int, when: str) -> int:
     return in_a_child(work)
 
 
-def look(stage: Stage, root: Path, *, asked: bool) -> str:
-    """Say whether the old state is there or the new one; it must be one of them, and whole."""
-    if not store_of(root).exists():
-        assert stage.before is None
-        return "old"
-    check_intact(root)
-    found = account(root)
-    assert found in (stage.before, stage.after)
-    state = "new" if found == stage.after else "old"
-    if stage.before == stage.after:  # only what lies about is cleared away
-        return "new"
-    left = waiting(store_of(root))
-    expected = stage.scene.waits or (stage.scene.is_request and asked)
-    assert len(left) == (expected and state == "old")
-    return state
-
-
-def recover(stage: Stage, root: Path, state: str, *, asked: bool) -> None:
-    """Let the next writer come, and do again what nothing came of."""
-    scene = stage.scene
-    left = scene.waits or asked
-    if state == "old" and not (left and scene.resumes):
-        scene.act(root)
-    with changing(root) as engine:
-        assert engine.finished == (state == "old" and left and scene.resumes)
-    assert account(root) == stage.after
-    check_intact(root)
-    check_clean(root)
-
-
 def survives(stage: Stage, at: int, when: str) -> None:
     root = copied(stage.root, "killed")
     try:
@@ -127,39 +56,45 @@ def survives(stage: Stage, at: int, when: str) -> None:
         asked = False
         if stage.scene.is_request:
             asked = (at, when == AFTER) >= (stage.written_down_at, True)
-        state = look(stage, root, asked=asked)
-        recover(stage, root, state, asked=asked)
+        recover(stage, root, look(stage, root, asked=asked), asked=asked)
     except Exception as error:
         raise AssertionError(f"killed {when} step {at} ({stage.steps[at]}) of: {stage.scene}") from error
     finally:
         shutil.rmtree(root)
 
 
+def survives_all(stage: Stage, instants: Sequence[tuple[int, str]]) -> None:
+    for at, when in instants:
+        survives(stage, at, when)
+
+
 @each
 def test_a_kill_leaves_the_old_state_or_the_new_one(scene: Scene, tmp_path: Path) -> None:
     """A sample of all the instants; the last steps, where the old state is destroyed, among them."""
     stage = staged(scene, tmp_path)
-    everything = points(stage.steps)
-    for at, when in everything[len(scene.name) % EVERY :: EVERY]:
-        survives(stage, at, when)
+    survives_all(stage, points(stage.steps)[len(scene.name) % EVERY :: EVERY])
 
 
 @pytest.mark.nightly
+@LONG
 @each
 def test_every_kill_leaves_the_old_state_or_the_new_one(
-    scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    scene: Scene,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    record_property: Callable[[str, object], None],
 ) -> None:
     stage = staged(scene, tmp_path)
     everything = points(stage.steps)
-    for at, when in everything:
-        survives(stage, at, when)
+    survives_all(stage, everything)
     calls = ", ".join(f"{n} {call}" for call, n in counts(stage.steps).items())
+    record_property("kills", len(everything))
     with capsys.disabled():
         print(f"\nkills: {len(everything)} at {len(stage.steps)} steps of {scene} ({calls})")
 
 
 def test_there_are_so_many_instants(tmp_path: Path) -> None:
-    """If the store came to write by calls that the trap does not know, there would be fewer, and nobody would notice."""
+    """If the store came to write by calls that the trap does not know, there would be fewer, and nobody would see it."""
     stage = staged(next(one for one in SCENES if one.name == "forget"), tmp_path)
     assert len(points(stage.steps)) > 120
     found = counts(stage.steps)
@@ -187,7 +122,9 @@ def test_nothing_is_written_past_the_trap(tmp_path: Path) -> None:
         def hook(event: str, given: tuple[object, ...]) -> None:
             if not watching or event not in WATCHED or not str(given[0]).startswith(str(root)):
                 return
-            if event == "open" and not (isinstance(given[2], int) and given[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)):
+            if event == "open" and not (
+                isinstance(given[2], int) and given[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            ):
                 return
             reported.append(event)
 
@@ -216,14 +153,9 @@ def test_a_run_of_bad_luck(tmp_path: Path) -> None:
         kills += status < 0
         asked = bool(waiting(store_of(stage.root)))
         if asked or account(stage.root) == stage.after:
-            act = finish_only
+            act = finish
     assert kills > 3
     recover(stage, stage.root, "new", asked=True)
-
-
-def finish_only(root: Path) -> None:
-    with changing(root):
-        pass
 
 
 # ---------------------------------------------------------------------- what these tests would find
@@ -309,7 +241,6 @@ def test_a_mistake_would_be_found(
     steps = rehearsed(stage.root, scene.act)
     spoilt = Stage(scene, stage.root, stage.before, stage.after, steps)
     swap = max(number for number, one in enumerate(steps) if one.path.startswith("store/manifest.json"))
-    near = [point for point in points(steps) if -6 <= point[0] - swap <= 6]
+    near = sorted(points(steps), key=lambda point: abs(point[0] - swap))[:20]
     with pytest.raises(AssertionError, match=f"of: {name}"):
-        for at, when in near:
-            survives(spoilt, at, when)
+        survives_all(spoilt, near)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
 
 import pytest
 
+from receraser.keys import flush_folder
 from receraser.store import directory
 from receraser.store.directory import DirectoryStore
 from tests.durability.scenes import SCENES, SWAP, Scene, keyring_of, rehearsed
-from tests.durability.traps import Step, no_flushing
+from tests.durability.traps import Step
 
 each = pytest.mark.parametrize("scene", SCENES, ids=str)
-
-
-@pytest.fixture(autouse=True)
-def nobody_pulls_the_plug() -> Iterator[None]:
-    with no_flushing():
-        yield
 
 
 def steps_of(scene: Scene, folder: Path) -> list[Step]:
@@ -92,7 +87,7 @@ def careless_about_bytes(patch: pytest.MonkeyPatch) -> None:
         new = path.with_name(path.name + ".new")
         new.write_bytes(data)
         new.replace(path)
-        directory.flush_folder(path.parent)
+        flush_folder(path.parent)
 
     patch.setattr(DirectoryStore, "_write", write)
 

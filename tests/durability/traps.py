@@ -1,6 +1,6 @@
 """A trap under every call by which files change: it counts the calls, and strikes at one of them.
 
-`Trap` takes the place of the calls of `os` and `io` that the store and the keyring make. A call that only reads is not a
+`Trap` takes the place of the calls of `os` and `io` that the store and the keyring make. A call that only reads is no
 step. Nothing is flushed while it is set: a process that is killed loses nothing that the system has taken over, and a
 test of thousands of steps would take hours on a real disk (what must be flushed before what: `test_order`).
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 from unittest import mock
 
 T = TypeVar("T")
@@ -36,6 +36,15 @@ class Step:
 
     def __str__(self) -> str:
         return f"{self.call} {self.path}"
+
+
+def failing(code: int) -> Callable[[], None]:
+    """What the system says when it refuses a call."""
+
+    def strike() -> None:
+        raise OSError(code, os.strerror(code))
+
+    return strike
 
 
 def kill() -> None:
@@ -90,7 +99,7 @@ class Trap:
             if here and self._when == AFTER:
                 self._strike()
 
-    def __enter__(self) -> Trap:
+    def __enter__(self) -> Self:
         os_calls = {
             name: self._of_paths(call, getattr(os, name))
             for name, call in [
@@ -193,14 +202,14 @@ class _Stream:
         return self._trap.step("write", self._path, lambda: self._written(data), lambda: self._written(_half(data)))
 
     def _written(self, data: bytes) -> int:
-        self._stream.write(data)  # type: ignore[attr-defined]
+        self._stream.write(data)
         self._stream.flush()
         return len(data)
 
     def truncate(self, size: int | None = None) -> int:
         return self._trap.step("truncate", self._path, lambda: self._stream.truncate(size))
 
-    def __enter__(self) -> _Stream:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -217,8 +226,8 @@ def _half(data: bytes) -> bytes:
 # ---------------------------------------------------------------------- processes
 
 
-def in_a_child(work: Callable[[], None]) -> int:
-    """Do something in a process of its own, and wait for it; return its exit status, or minus the signal it died of."""
+def forked(work: Callable[[], None]) -> int:
+    """Do something in a process of its own; return its number."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # threads that wait do not matter: it computes nothing
         child = os.fork()
@@ -231,13 +240,23 @@ def in_a_child(work: Callable[[], None]) -> int:
             traceback.print_exc()
         finally:
             os._exit(status)
+    return child
+
+
+def ended(child: int) -> int:
+    """Wait for a process; return its exit status, or minus the signal it died of."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def in_a_child(work: Callable[[], None]) -> int:
+    """Do something in a process of its own, and wait for it."""
+    return ended(forked(work))
 
 
 @contextmanager
 def no_flushing() -> Iterator[None]:
     """Nobody pulls the plug while this runs."""
-    with mock.patch.object(os, "fsync", lambda _: None):
+    with mock.patch.object(os, "fsync"):
         yield
 
 

@@ -10,6 +10,7 @@ import hmac
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -290,8 +291,8 @@ class ByLedger(Finder):
         keys = np.unique(users.index[both] * max(len(items.values), 1) + items.index[both])
         of_user, of_item = np.divmod(keys, max(len(items.values), 1))
         encoded = [_prefixed(value) for value in items.values]
-        starts = np.flatnonzero(np.diff(of_user, prepend=-1)).tolist()
-        for start, stop in zip(starts, [*starts[1:], len(keys)], strict=True):
+        bounds = [*np.flatnonzero(np.diff(of_user, prepend=-1)).tolist(), len(keys)]
+        for start, stop in pairwise(bounds):
             for name in self._names(users.values[of_user[start]], own=place.own):
                 yield from self._pairs(name, [encoded[item] for item in of_item[start:stop].tolist()])
 

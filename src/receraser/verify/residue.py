@@ -53,7 +53,7 @@ def residue(
     try:
         return _searched(case, (users, items, interactions), search, key)
     except (*UNFIT, ReceraserError) as error:
-        return [Check("residue", ok=False, detail=f"cannot be checked: {error}")]
+        return [Check("residue", ok=False, detail=f"cannot be checked: {error or type(error).__name__}")]
 
 
 def _searched(
