@@ -113,7 +113,7 @@ def report(found: dict[str, Any]) -> str:
     lines = [
         "# What proof costs",
         "",
-        f"`python -m benchmarks.proof --data DIR`, two CPU cores, {found['date']}. ML-1M, `spectral` over WMF, 32 shards,",
+        f"`python -m benchmarks.proof --data DIR`, two CPU cores, {found['date']}. ML-1M, `spectral`, WMF, 32 shards,",
         f"warm; {len(forgets)} users forgotten one by one, to the store. Milliseconds, median (largest).",
         "",
         "| | ms |",

@@ -58,7 +58,9 @@ def test_the_commands_of_the_readme_work(tmp_path: Path, monkeypatch: pytest.Mon
         for line in block.splitlines()
         if line.startswith("receraser ")
     ]
-    assert [command[1] for command in commands] == ["data", "fit", "recommend", "evaluate", "forget", "export", "fit"]
+    assert [command[1] for command in commands] == [
+        *("data", "fit", "recommend", "evaluate", "forget", "certificate", "verify", "export", "fit")
+    ]
     for command in commands:
         result = CliRunner().invoke(app, command[1:])
         assert result.exit_code == 0, (command, result.output)

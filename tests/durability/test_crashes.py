@@ -94,7 +94,7 @@ def test_every_kill_leaves_the_old_state_or_the_new_one(
 
 
 def test_there_are_so_many_instants(tmp_path: Path) -> None:
-    """If the store came to write by calls that the trap does not know, there would be fewer, and nobody would see it."""
+    """If the store came to write by calls that the trap does not know, there would be fewer."""
     stage = staged(next(one for one in SCENES if one.name == "forget"), tmp_path)
     assert len(points(stage.steps)) > 120
     found = counts(stage.steps)
