@@ -46,7 +46,7 @@ from receraser.reports import AddReport, ForgetReport
 from receraser.serving import Recommendation, best_items, histories_of
 from receraser.state import ShardReport, State, rebooked
 from receraser.store.directory import DirectoryStore
-from receraser.store.export import Export, read_export, write_export
+from receraser.store.export import Export, check_empty, read_export, write_export
 from receraser.store.pending import Pending
 from receraser.store.record import Policy, Record
 from receraser.store.snapshot import Snapshot, read_snapshot
@@ -675,6 +675,10 @@ class Engine:
         `to` says who gets it; an open store (`changing`) remembers that, and enters it into its ledger.
         """
         state = self._state()
+        check_empty(Path(folder))
+        if self._custody is not None and to:  # first: nobody is to have one that is not on record
+            self._custody.note("export", to=to)
+            self._recipients = self._custody.record.recipients
         write_export(
             Path(folder),
             Export(
@@ -688,9 +692,6 @@ class Engine:
                 environment=state.environment,
             ),
         )
-        if self._custody is not None and to:
-            self._custody.note("export", to=to)
-            self._recipients = self._custody.record.recipients
 
     @classmethod
     def fit_export(

@@ -10,8 +10,10 @@ import pytest
 from receraser.data.interactions import Interactions
 from receraser.engine import Engine
 from receraser.execution.local import LocalExecutor
+from receraser.fingerprint import canonical_json
 from receraser.keys import load_key
-from receraser.proof.keyring import Keyring
+from receraser.proof.keyring import ROTATION_TYPE, Keyring
+from receraser.proof.signing import SigningKey, sealed
 from tests.cli.conftest import Cli
 from tests.verify.conftest import COMBINATION, ROWS, checkpoint_of
 
@@ -71,7 +73,7 @@ def test_everything_at_once_as_json(cli: Cli, folder: Path) -> None:
 
 def test_a_store_that_was_changed(cli: Cli, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "store", tmp_path / "store")
-    victim = sorted((tmp_path / "store" / "files").iterdir())[0]
+    victim = min((tmp_path / "store" / "files").iterdir())
     victim.write_bytes(victim.read_bytes() + b"x")
     done = cli("verify", "--store", tmp_path / "store", "--json")
     assert done.code == 1
@@ -96,6 +98,20 @@ def test_whose_key_it_is(cli: Cli, folder: Path, tmp_path: Path) -> None:
     done = cli("verify", "--store", folder / "store", "--trust", tmp_path / "others" / "public")
     assert done.code == 1
     assert not (tmp_path / "own").exists(), "a look makes no keys"
+
+
+def test_a_statement_about_keys_that_is_forged(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    """A stranger writes in the operator's name that the stranger's key takes its place."""
+    public = tmp_path / "public"
+    shutil.copytree(folder / "keys" / "public", public)
+    (operator,) = Keyring(folder / "keys").public()
+    stranger = SigningKey.generate()
+    payload = {"old": operator, "new": stranger.public.to_hex(), "time": "2026-11-15T17:00:00Z"}
+    envelope = sealed(ROTATION_TYPE, canonical_json(payload), stranger)
+    (public / f"{stranger.public.id}.rotation.json").write_bytes(canonical_json(envelope) + b"\n")
+    done = cli("verify", "--store", folder / "store", "--trust", public, "--json")
+    assert done.code == 1
+    assert "is forged" in str(checks(done.json)["trust"]["detail"])
 
 
 def test_a_secret_store_is_searched_with_the_keys_only(cli: Cli, folder: Path) -> None:

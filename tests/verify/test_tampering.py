@@ -22,21 +22,31 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save
 
+from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.errors import ProofError
 from receraser.execution.task import Result, Task
 from receraser.fingerprint import canonical_json, of_bytes
+from receraser.partition.partition import Landmarks
 from receraser.proof import merkle, signing
 from receraser.proof.certificate import PAYLOAD_TYPE, Certificate
 from receraser.proof.ledger import CHECKPOINT_TYPE, Entry, checkpoint_body, frontier_of, read_entries
 from receraser.proof.signing import SigningKey
 from receraser.protocols import Progress
-from receraser.store.encoding import decode_rows, decode_tensors, encode_rows, encode_tensors
+from receraser.store.encoding import (
+    decode_landmarks,
+    decode_rows,
+    decode_tensors,
+    encode_landmarks,
+    encode_rows,
+    encode_tensors,
+)
+from receraser.store.pending import Pending
 from receraser.verify.checks import examine
 from receraser.verify.papers import check_witness
 from receraser.verify.replay import replayed
 from receraser.verify.signatures import Vouchers
-from tests.forgetting.engines import Here
+from tests.forgetting.engines import Combination, Here
 from tests.verify.conftest import World, changing, checkpoint_of, fitted
 
 ALL = pytest.mark.skipif("RECERASER_NIGHTLY" not in os.environ, reason="takes longer: RECERASER_NIGHTLY=1")
@@ -58,7 +68,7 @@ def flips(world: World, n: int) -> Iterator[tuple[Path, int, int]]:
         yield path, draw.randrange(path.stat().st_size), draw.randrange(1, 256)
 
 
-@pytest.mark.parametrize("places", [150, pytest.param(1000, marks=[pytest.mark.nightly, ALL])])
+@pytest.mark.parametrize("places", [150, pytest.param(500, marks=[pytest.mark.nightly, ALL])])
 def test_every_byte_counts(world: World, places: int) -> None:
     unnoticed, n = [], 0
     for path, at, mask in flips(world, places):
@@ -242,6 +252,76 @@ def test_what_rides_along_in_weights(world: World) -> None:
     name, data = file_of(world, "weights")
     replaced(world, name, save(decode_tensors(data), metadata={"who": "person-03"}))
     assert "it holds metadata; expected tensors and nothing else" in world.failing()["content"]
+
+
+def test_rows_that_are_in_two_shards_or_have_no_place(world: World) -> None:
+    replaced(world, file_of(world, "train")[0], file_of(world, "train", 1)[1])
+    told = world.failing()
+    assert told["content"].startswith("the train rows of the shards make no table: a row stands twice")
+    spare = world.at(world.store.parent / "spare")
+    spare.rewrite(lambda body: body["shards"][0]["files"].update(valid=None))  # type: ignore[index]
+    assert "validation rows in 2 shards of 3; expected them in all or none" in spare.failing()["content"]
+
+
+def test_an_aggregate_that_holds_something_else(world: World) -> None:
+    files = world.manifest()["aggregate"]["files"]  # type: ignore[index]
+    part, name = next(iter(files.items()))
+    replaced(world, name, encode_tensors({"another": np.zeros(3, dtype=np.float32)}))
+    assert f"holds another; expected {part} alone" in world.failing()["content"]
+
+
+def test_landmarks_of_who_is_gone(tmp_path: Path) -> None:
+    world = World(tmp_path / "store", tmp_path / "keys", (), b"")
+    fitted(world.store, world.keys, Combination("ubp", "mean", "wmf"))
+    name = str(world.manifest()["landmarks"])
+    marks = decode_landmarks((world.store / "files" / name).read_bytes())
+    more = Landmarks(marks.anchors, IdMap([*marks.ids, "zzz"]), np.concatenate([marks.vectors, marks.vectors[:1]]))
+    replaced(world, name, encode_landmarks(more))
+    assert "1 landmark of what is in no row (files/" in world.failing()["content"]
+    tensors = {**marks.tensors(), "ids": np.frombuffer(b"b\na", dtype=np.uint8)}
+    replaced(world, str(world.manifest()["landmarks"]), encode_tensors(tensors))
+    assert "one vector for each id, the ids in order" in world.failing()["content"]
+
+
+def test_wishes_and_titles_that_say_nothing(world: World) -> None:
+    replaced(world, str(world.manifest()["wishes"]), encode_rows(Interactions.empty()))
+    assert "holds none; expected no file then" in world.failing()["wishes"]
+    table = pa.table({"item": ["item-01", "item-01"], "title": ["a", "b"]})
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    replaced(world, str(world.manifest()["titles"]), sink.getvalue())
+    assert "an item stands twice, or has no title" in world.failing()["content"]
+
+
+def test_files_that_are_listed_and_not_needed_or_needed_and_not_listed(world: World) -> None:
+    titles = str(world.manifest()["titles"])
+    world.rewrite(lambda body: body.update(titles=None))
+    assert world.failing() == {"files": f"files/{titles} is listed, and nothing refers to it"}
+    world.rewrite(lambda body: (body.update(titles=titles), body["files"].pop(titles)))  # type: ignore[attr-defined]
+    told = world.failing()
+    assert f"files/{titles} (the titles) is not listed" in told["files"]
+    assert f"files/{titles}" in told["strays"]
+
+
+def test_an_earlier_state_that_is_not_the_one(world: World) -> None:
+    with changing(world.store, world.keys, keep_old=True) as engine:
+        engine.forget(["person-07"])
+    spare = world.at(world.store.parent / "spare")
+    world.rewrite(lambda body: body["previous"]["files"].pop())  # type: ignore[index]
+    assert "previous.files are not those that the earlier manifest" in world.failing()["files"]
+    wrong = file_of(spare, "train")[0]
+    spare.rewrite(lambda body: body["previous"].update(manifest=wrong))  # type: ignore[attr-defined]
+    assert f"files/{wrong} is no manifest of an earlier state" in spare.failing()["files"]
+
+
+def test_a_request_that_is_damaged(world: World) -> None:
+    pending = Pending("rebuild", "2026-11-15T17:00:00Z", id="7" * 32)
+    path = world.store / "pending" / f"{pending.id}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(pending.encode().replace(b"rebuild", b"rebuilt"))
+    assert path.name in world.failing()["pending"]
+    path.rename(path.with_name("another.json"))
+    assert list(world.failing()) == ["strays"]
 
 
 @pytest.mark.parametrize("part", ["train", "valid", "weights"])

@@ -9,7 +9,7 @@ import typer
 
 from receraser.cli import options
 from receraser.cli.console import Bar, count, print_json, print_lines, say, warn
-from receraser.errors import UsageError, nearest
+from receraser.errors import ProofError, UsageError, nearest
 
 if TYPE_CHECKING:
     from receraser.proof.keyring import Keyring
@@ -108,18 +108,26 @@ def _content(path: Path, name: str) -> bytes:
 
 def _checks(store: Path, keys: Path | None, trust: list[Path], papers: dict[str, bytes]) -> tuple[Case, list[Check]]:
     """Make the checks of a store, and of papers that were brought along."""
-    from receraser.verify.checks import checked, examine
+    from receraser.verify.checks import Check, checked, examine
     from receraser.verify.papers import check_certificate, check_receipt, check_witness
     from receraser.verify.signatures import Vouchers
 
     ring = _keyring(keys)
-    case, checks = examine(store, vouchers=Vouchers.of(trust, ring, named=keys is not None), keyring=ring)
+    untrusted = []
+    try:
+        vouchers = Vouchers.of(trust, ring, named=keys is not None)
+    except ProofError as error:  # a statement about keys that is forged
+        vouchers = Vouchers(source="--trust" if trust else "the folder of keys", named=True)
+        untrusted = [Check("trust", ok=False, detail=str(error))]
+    case, checks = examine(store, vouchers=vouchers, keyring=ring)
     known = {
         "certificate": ("certificate", check_certificate),
         "receipt": ("receipt", check_receipt),
         "checkpoint": ("witness", check_witness),
     }
-    return case, checks + [checked(known[name][0], known[name][1], case, data) for name, data in papers.items()]
+    return case, untrusted + checks + [
+        checked(known[name][0], known[name][1], case, data) for name, data in papers.items()
+    ]
 
 
 def _keyring(keys: Path | None) -> Keyring | None:

@@ -8,6 +8,7 @@
       files/<sha256>                rows, titles, wishes (Parquet), weights (safetensors)
       certificates/<sha256>.json    signed statements, each named by an entry of the ledger
       ledger                        one entry a line; lines are only ever added
+      ledger-<id>.new               that of a store that is about to take the place of this one
       pending/<id>.json             a request that was made and is not done yet
       lock                          empty; held while somebody writes
 

@@ -31,7 +31,7 @@ from receraser.store.encoding import (
     encode_titles,
 )
 
-__all__ = ["Export", "read_export", "write_export"]
+__all__ = ["Export", "check_empty", "read_export", "write_export"]
 
 _FORMAT = 2
 
@@ -48,6 +48,16 @@ class Export:
     key_check: str
     public_key: bool
     environment: Mapping[str, object] = field(default_factory=dict)
+
+
+def check_empty(folder: Path) -> None:
+    """Make the folder of an export; raise if there is something in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UsageError(f"{folder} is not empty; choose another folder for the export")
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {error.strerror or error}") from None
 
 
 def write_export(folder: Path, export: Export) -> None:
@@ -68,10 +78,8 @@ def write_export(folder: Path, export: Export) -> None:
         "environment": dict(export.environment),
         "files": {name: of_bytes(data) for name, data in files.items()},
     }
+    check_empty(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise UsageError(f"{folder} is not empty; choose another folder for the export")
         for name, data in files.items():
             (folder / name).write_bytes(data)
         (folder / "export.json").write_text(json.dumps(about, indent=1, sort_keys=True) + "\n", encoding="utf-8")

@@ -256,7 +256,7 @@ def check_signers(case: Case) -> str:
     unnamed = {one.key for one in case.issued[0]} - case.signers.keys()
     if unnamed:
         raise ProofError(
-            f"the key {', '.join(sorted(unnamed))} signed in this store, and record.signers does not name it"
+            f"record.signers does not name the key {', '.join(sorted(unnamed))}, which signed in this store"
         )
     unknown = sorted(case.signers.keys() - case.vouchers.keys.keys())
     if unknown and case.bound:
