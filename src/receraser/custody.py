@@ -24,6 +24,7 @@ from receraser import fingerprint
 from receraser.data.interactions import Interactions
 from receraser.erasure.plan import NOTHING
 from receraser.erasure.request import ForgetRequest
+from receraser.errors import UsageError
 from receraser.fingerprint import canonical_json, of_bytes
 from receraser.partition.registry import PARTITIONS
 from receraser.proof import certificate as certificates
@@ -42,7 +43,7 @@ from receraser.store.snapshot import Snapshot, write_snapshot
 if TYPE_CHECKING:
     from receraser.proof.keyring import Keyring
 
-__all__ = ["Act", "Custody", "Published"]
+__all__ = ["Act", "Custody", "Published", "data_root", "signing_for"]
 
 ADD, EXPORT, FIT, FORGET, REBUILD = "add", "export", "fit", "forget", "rebuild"
 
@@ -137,12 +138,13 @@ class Custody:
     def write_down(self, pending: Pending) -> Pending:
         """Make a request durable."""
         pending = dataclasses.replace(pending, store=self.record.store)
-        self.store.put_pending(pending.id, pending.encode())
+        self.store.put_pending(pending.id, pending.encode(self._ledger_key()))
         return pending
 
     def pending(self) -> list[Pending]:
         """Return the requests that are to be finished, the oldest first; others that a crash left are cleared away."""
-        found = [Pending.decode(name, data) for name, data in self.store.pending().items()]
+        key = self._ledger_key()
+        found = [Pending.decode(name, data, key) for name, data in self.store.pending().items()]
         for one in found:
             if self.record.is_settled(one.id, of=one.store):
                 self.store.drop_pending(one.id)
@@ -175,10 +177,9 @@ class Custody:
         if only_noted:
             self._swap(record)
         else:
-            state = write_snapshot(
-                self.store, dataclasses.replace(snapshot, state=state, record=record), keep_old=keep_old
-            )
-        self.record = record
+            published = dataclasses.replace(snapshot, state=state, record=record)
+            state = write_snapshot(self.store, published, keep_old=keep_old, seal=self._sealed)
+            self.record = Record.from_dict(self.store.manifest()["record"])
         if act.pending is not None:
             self.store.drop_pending(act.pending.id)
         return Published(state, None if name is None else self.store.certificate_path(name), receipts)
@@ -196,10 +197,34 @@ class Custody:
         record = dataclasses.replace(self.record, recipients=(*self.record.recipients, recipient))
         self._swap(self._entered(record, action, (), None))
 
+    def enter(self, action: str, *, request: ForgetRequest | None = None, done: str | None = None) -> None:
+        """Enter something that is no change of the state.
+
+        Parameters
+        ----------
+        action
+            What was done.
+        request
+            Whom and what it was about, by pseudonyms.
+        done
+            A request that nobody needs to finish any more.
+        """
+        record = self.record if done is None else dataclasses.replace(self.record, done=done)
+        self._swap(self._entered(record, action, self._hashes(request or ForgetRequest()), None))
+
     def _swap(self, record: Record) -> None:
         """Publish a record beside the state that is there."""
-        self.store.swap({**self.store.manifest(), "record": record.as_dict()})
-        self.record = record
+        self.store.swap(self._sealed({**self.store.manifest(), "record": record.as_dict()}))
+        self.record = Record.from_dict(self.store.manifest()["record"])
+
+    def _sealed(self, manifest: Mapping[str, object]) -> Mapping[str, object]:
+        """Return a manifest, complete but for its checkpoint, with that: the ledger's root and all the rest, signed."""
+        record = Record.from_dict(manifest["record"])
+        checkpoint = None
+        if self._keyring is not None:
+            body = ledger.checkpoint_body(record.store, record.tree, record.time, ledger.manifest_hash(manifest))
+            checkpoint = signing.sealed(CHECKPOINT_TYPE, canonical_json(body), self._keyring.signing())
+        return {**manifest, "record": dataclasses.replace(record, checkpoint=checkpoint).as_dict()}
 
     def _entered(self, record: Record, action: str, subjects: Sequence[str], certificate: str | None) -> Record:
         """Write the next entry of the ledger, and return the record that covers it."""
@@ -225,12 +250,9 @@ class Custody:
             certificate=certificate or record.certificate,
         )
         if self._keyring is None:
-            return dataclasses.replace(record, checkpoint=None)
-        signer = self._keyring.signing()
-        body = ledger.checkpoint_body(record.store, tree, entry.time)
-        checkpoint = signing.sealed(CHECKPOINT_TYPE, canonical_json(body), signer)
-        signers = {**record.signers, signer.public.id: signer.public.to_hex()}
-        return dataclasses.replace(record, checkpoint=checkpoint, signers=signers)
+            return record
+        signer = self._keyring.signing().public
+        return dataclasses.replace(record, signers={**record.signers, signer.id: signer.to_hex()})
 
     # ------------------------------------------------------------------ the account
 
@@ -238,13 +260,10 @@ class Custody:
         return None if self._keyring is None else self._keyring.ledger_key(self.record.store)
 
     def _subjects(self, act: Act) -> list[str]:
-        """Return the keyed hashes of what a request names; of an add, of what was forgotten once and is there again."""
-        key = self._ledger_key()
-        if key is None:
-            return []
+        """Return the keyed hashes of what a request names; of rows that came, of what was forgotten once."""
         if act.action == FORGET:
-            return [ledger.subject_hash(key, *subject) for subject in _named(act.request)]
-        if act.action != ADD:
+            return self._hashes(act.request)
+        if act.action not in (ADD, FIT):
             return []
         gone = {
             one
@@ -256,7 +275,12 @@ class Custody:
             return []
         rows = act.added
         named = ForgetRequest(rows.users.ids, rows.items.ids, tuple(rows.pairs()))
-        return [one for subject in _named(named) if (one := ledger.subject_hash(key, *subject)) in gone]
+        return [one for one in self._hashes(named) if one in gone]
+
+    def _hashes(self, request: ForgetRequest) -> list[str]:
+        """Return the keyed hashes of all subjects; none without the key."""
+        key = self._ledger_key()
+        return [] if key is None else [ledger.subject_hash(key, *subject) for subject in _named(request)]
 
     def _debt(self, state: State, act: Act) -> Debt:
         """Return what the partition still remembers; one that looks at no data remembers nothing."""
@@ -345,6 +369,24 @@ class Custody:
             ),
         )
         return dataclasses.replace(record, after=after, openings=openings), certificate, receipts
+
+
+def signing_for(record: Record, keyring: Keyring | None) -> Keyring | None:
+    """Return the keyring if its keys may sign for a store; None for a store that nothing was ever signed of.
+
+    A signed ledger that went on without a signature, or with a stranger's, would not verify any more.
+    """
+    if not record.signers:
+        return keyring
+    ids = ", ".join(sorted(record.signers))
+    if keyring is None:
+        raise UsageError(f"changes of this store are signed (keys {ids}); give the folder of its keys with --keys")
+    if not record.signers.keys() & keyring.public().keys():
+        raise UsageError(
+            f"none of the keys that signed for this store ({ids}) is in {keyring.folder}; name their folder with --keys"
+        )
+    keyring.signing(create=False)
+    return keyring
 
 
 def data_root(train: Interactions, valid: Interactions | None) -> str:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Self
 
 from receraser import settings
 from receraser.config import EngineConfig, renewed, resolve
-from receraser.custody import Act, Custody, Published
+from receraser.custody import Act, Custody, Published, signing_for
 from receraser.data.ids import IdMap, id_text, key_check, pseudonyms
 from receraser.data.interactions import Interactions
 from receraser.erasure.plan import NOTHING, REBUILD, plan
@@ -568,7 +568,8 @@ class Engine:
             then = self._published
             own = then is not None and then.path == store.path.resolve() and store.exists()
             record = read_snapshot(store).record if own else Record()
-            custody = Custody(store, dataclasses.replace(record, origin=self.origin, policy=self.policy), keyring)
+            record = dataclasses.replace(record, origin=self.origin, policy=self.policy)
+            custody = Custody(store, record, signing_for(record, keyring))
             everything = tuple(range(len(state.shards)))
             act = Act("fit", None, added=state.train, retrained=everything, path=REBUILD, anew=not state.inherited)
             done = custody.publish(self._snapshot(state), act)
@@ -661,6 +662,7 @@ class Engine:
             store.sweep()  # what an interrupted change was about to destroy
             engine = cls(key=key, executor=executor)
             snapshot = engine._open(store)
+            keyring = signing_for(snapshot.record, keyring)
             engine._custody = Custody(store, snapshot.record, keyring, keep_old=keep_old)
             try:
                 if finish:

@@ -6,15 +6,14 @@ so what is pending is not finished first.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from receraser.custody import Custody
+from receraser.custody import Custody, signing_for
+from receraser.erasure.request import ForgetRequest
 from receraser.errors import StoreError, UsageError
 from receraser.proof.keyring import Keyring
-from receraser.proof.ledger import subject_hash
 from receraser.store.directory import DirectoryStore
 from receraser.store.history import History, waiting_as
 from receraser.store.pending import Pending
@@ -24,40 +23,15 @@ __all__ = ["check_giving", "give_certificate", "shred", "withdraw"]
 _LONGEST = 200
 
 
-class _Desk(Custody):
-    """A custody that enters what is no change of the state."""
-
-    def enter(self, action: str, *, subjects: Sequence[str] = (), done: str | None = None) -> None:
-        """Write an entry; `done` is a request that nobody needs to finish any more."""
-        record = self.record if done is None else dataclasses.replace(self.record, done=done)
-        self._swap(self._entered(record, action, subjects, None))
-
-
 @contextmanager
-def _desk(folder: Path, keyring: Keyring) -> Iterator[tuple[_Desk, History]]:
+def _desk(folder: Path, keyring: Keyring) -> Iterator[tuple[Custody, History]]:
     """Hold the lock of a store; its keys must be at hand if it was ever signed."""
     store = DirectoryStore(folder)
     store.manifest()  # raises where there is no store, before anything is made there
     with store.writing():
         store.sweep()  # what an interrupted change left
         history = History.of(store)
-        yield _Desk(store, history.record, _signing(keyring, history)), history
-
-
-def _signing(keyring: Keyring, history: History) -> Keyring | None:
-    """Return the keyring if its key may sign for this store; None for a store that nothing was ever signed of.
-
-    A signed ledger that goes on without a signature, or with a stranger's, would not verify any more.
-    """
-    if not history.signers:
-        return None
-    if not history.signers.keys() & keyring.public().keys():
-        ids = ", ".join(sorted(history.signers))
-        raise UsageError(
-            f"none of the keys that signed for this store ({ids}) is in {keyring.folder}; name their folder with --keys"
-        )
-    keyring.signing(create=False)
-    return keyring
+        yield Custody(store, history.record, signing_for(history.record, keyring) if history.signers else None), history
 
 
 def give_certificate(folder: Path, keyring: Keyring, number: int, *, to: str, out: Path) -> str:
@@ -135,19 +109,9 @@ def withdraw(folder: Path, keyring: Keyring, name: str) -> None:
         data = waiting_as(store, name)
         if history.record.done:
             store.drop_pending(history.record.done)  # done, and perhaps left behind by a crash
-        desk.enter("withdraw", subjects=_subjects(name, data, keyring, history), done=name)
+        try:
+            request = Pending.decode(name, data).request
+        except StoreError:
+            request = ForgetRequest()
+        desk.enter("withdraw", request=request, done=name)
         store.drop_pending(name)
-
-
-def _subjects(name: str, data: bytes, keyring: Keyring, history: History) -> list[str]:
-    """Return the keyed hashes of whom and what a forget named; of other requests nothing."""
-    key = keyring.ledger_key(history.record.store) if history.signers else None
-    try:
-        request = Pending.decode(name, data).request
-    except StoreError:
-        return []
-    if key is None:
-        return []
-    named = [("user", one) for one in request.users] + [("item", one) for one in request.items]
-    hashes = [subject_hash(key, *one) for one in named]
-    return hashes + [subject_hash(key, "interaction", *pair) for pair in request.interactions]

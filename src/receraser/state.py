@@ -37,7 +37,9 @@ def rebooked(one: S, **changes: object) -> S:
     """
     assert changes.keys() <= {"files", "kept_old", "shards", "aggregate_files"}, "anything else is content"
     again = replace(one, **changes)  # type: ignore[arg-type]
-    computed = {name: value for name, value in vars(one).items() if name in ("report", "digest", "rows_digests", "scorer")}
+    computed = {
+        name: value for name, value in vars(one).items() if name in ("report", "digest", "rows_digests", "scorer")
+    }
     vars(again).update(computed)
     return again
 

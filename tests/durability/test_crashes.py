@@ -36,7 +36,7 @@ from tests.durability.scenes import (
 from tests.durability.stages import LONG, Stage, look, recover, staged
 from tests.durability.traps import AFTER, BEFORE, Trap, counts, in_a_child, points
 
-EVERY = 43  # by default; all of them with the marker `nightly`
+EVERY = 53  # by default; all of them with the marker `nightly`
 
 each = pytest.mark.parametrize("scene", SCENES, ids=str)
 
@@ -70,9 +70,12 @@ def survives_all(stage: Stage, instants: Sequence[tuple[int, str]]) -> None:
 
 @each
 def test_a_kill_leaves_the_old_state_or_the_new_one(scene: Scene, tmp_path: Path) -> None:
-    """A sample of all the instants; the last steps, where the old state is destroyed, among them."""
+    """A sample of all the instants; those right before and right after the swap are among them."""
     stage = staged(scene, tmp_path)
-    survives_all(stage, points(stage.steps)[len(scene.name) % EVERY :: EVERY])
+    swaps = [number for number, one in enumerate(stage.steps) if str(one) == SWAP]
+    decisive = [(number, when) for number in swaps for when in (BEFORE, AFTER)]
+    everything = points(stage.steps)
+    survives_all(stage, [*decisive, *everything[len(scene.name) % len(everything) :: EVERY]])
 
 
 @pytest.mark.nightly

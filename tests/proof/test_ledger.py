@@ -25,6 +25,7 @@ from receraser.proof.ledger import (
 
 TIME = "2026-11-15T17:00:00Z"
 KEY = bytes(range(32))
+MANIFEST = "5a" * 32
 STORE = "ab" * 16
 
 
@@ -313,10 +314,10 @@ def test_a_time_of_no_zone_or_no_form_is_refused() -> None:
 
 def test_a_checkpoint_is_of_its_ledger() -> None:
     frontier = frontier_of(entries(5))
-    body = checkpoint_body(STORE, frontier, TIME)
+    body = checkpoint_body(STORE, frontier, TIME, MANIFEST)
     assert body == {"store": STORE, "size": 5, "root": frontier.root().hex(), "time": TIME}
     check_checkpoint(json.loads(json.dumps(body)), store=STORE, frontier=frontier)
-    check_checkpoint(checkpoint_body(STORE, frontier_of([]), TIME), store=STORE, frontier=merkle.Frontier())
+    check_checkpoint(checkpoint_body(STORE, frontier_of([]), TIME, MANIFEST), store=STORE, frontier=merkle.Frontier())
 
 
 @pytest.mark.parametrize(
@@ -336,7 +337,7 @@ def test_a_checkpoint_is_of_its_ledger() -> None:
 def test_a_checkpoint_of_something_else_is_refused(changed: dict[str, object], reason: str) -> None:
     frontier = frontier_of(entries(5))
     with pytest.raises(ProofError, match=reason):
-        check_checkpoint(checkpoint_body(STORE, frontier, TIME) | changed, store=STORE, frontier=frontier)
+        check_checkpoint(checkpoint_body(STORE, frontier, TIME, MANIFEST) | changed, store=STORE, frontier=frontier)
 
 
 @pytest.mark.parametrize("body", [None, [], "body", {}])
@@ -346,7 +347,7 @@ def test_what_is_no_checkpoint_is_refused(body: object) -> None:
 
 
 def test_a_rewritten_ledger_does_not_fit_its_checkpoint() -> None:
-    body = checkpoint_body(STORE, frontier_of(entries(5)), TIME)
+    body = checkpoint_body(STORE, frontier_of(entries(5)), TIME, MANIFEST)
     rewritten = [Entry(0, TIME, "fit"), *entries(5)[1:]]
     with pytest.raises(ProofError, match="not the one the checkpoint was made of"):
         check_checkpoint(body, store=STORE, frontier=frontier_of(rewritten))

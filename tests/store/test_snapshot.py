@@ -12,7 +12,7 @@ import pytest
 from receraser.config import EngineConfig, resolve
 from receraser.data.interactions import Interactions
 from receraser.errors import StoreError
-from receraser.fingerprint import of_bytes, of_tensors
+from receraser.fingerprint import of_tensors
 from receraser.partition.partition import Partition
 from receraser.state import State
 from receraser.store import directory

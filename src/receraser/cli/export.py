@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from receraser.cli import options
-from receraser.cli.console import Bar, count, print_json, say
+from receraser.cli.console import Bar, count, print_json, say, warn
+from receraser.errors import UsageError
 
 __all__ = ["export"]
 
@@ -30,7 +31,8 @@ def export(
     """
     from receraser.cli.opening import opened
 
-    with opened(store, keys, to_change=not dry_run, needs_key=False) as (engine, _):
+    noted = not dry_run and _can_note(store, keys)
+    with opened(store, keys, to_change=noted, needs_key=False) as (engine, _):
         rows = sum(shard.rows for shard in engine.shards)
         if not dry_run:
             with Bar("exporting"):
@@ -42,3 +44,19 @@ def export(
     say(f"{'would export' if dry_run else 'exported'} {count(rows, 'row')} to {out}")
     if not dry_run:
         say(f"a fresh fit of it: receraser fit --from-export {out} --store NEW")
+
+
+def _can_note(store: Path, keys: Path | None) -> bool:
+    """Say whether the store's keys are at hand: rows can be had without them, an entry in a signed ledger cannot."""
+    from receraser.cli.opening import keyring_for
+    from receraser.custody import signing_for
+    from receraser.store.directory import DirectoryStore
+    from receraser.store.record import Record
+
+    record = Record.from_dict(DirectoryStore(store).manifest()["record"])
+    try:
+        signing_for(record, keyring_for(keys))
+    except UsageError as error:
+        warn(f"who gets this export is not entered into the ledger: {error}")
+        return False
+    return True

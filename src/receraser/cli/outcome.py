@@ -64,4 +64,4 @@ def say_published(
         say(line)
     if certificate is not None:
         say(f"certificate: {certificate}")
-    say(f"published in {store}, digest {engine.digest[:16]}..., level {engine.level}")
+    say(f"published in {store}, level {engine.level}")  # no digest: messages are logged, and it outlives the state

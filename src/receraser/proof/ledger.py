@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from receraser.errors import ProofError, UsageError
-from receraser.fingerprint import canonical_json
+from receraser.fingerprint import canonical_json, of_bytes
 from receraser.proof import merkle
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "is_time",
     "key_check",
     "later",
+    "manifest_hash",
     "read_entries",
     "subject_hash",
 ]
@@ -256,9 +257,20 @@ def _written(moment: datetime) -> str:
 # ---------------------------------------------------------------------- checkpoints
 
 
-def checkpoint_body(store: str, frontier: merkle.Frontier, time: str) -> dict[str, object]:
-    """Return what a checkpoint says: the store, and the size and root of its ledger at that time."""
-    return {"store": store, "size": frontier.size, "root": frontier.root().hex(), "time": time}
+def manifest_hash(manifest: Mapping[str, object]) -> str:
+    """Return the SHA-256 of everything a manifest says, but for its checksum and the checkpoint that signs this.
+
+    It holds the nonces that open the newest certificate: whoever does not know them cannot test a guess by it.
+    """
+    record = manifest["record"]
+    assert isinstance(record, Mapping)
+    said = {key: value for key, value in manifest.items() if key != "checksum"}
+    return of_bytes(canonical_json({**said, "record": {**record, "checkpoint": None}}))
+
+
+def checkpoint_body(store: str, frontier: merkle.Frontier, time: str, manifest: str) -> dict[str, object]:
+    """Return what a checkpoint says: the store, the size and root of its ledger at that time, its manifest's hash."""
+    return {"store": store, "size": frontier.size, "root": frontier.root().hex(), "time": time, "manifest": manifest}
 
 
 def check_checkpoint(body: object, *, store: str, frontier: merkle.Frontier) -> None:
@@ -273,12 +285,14 @@ def check_checkpoint(body: object, *, store: str, frontier: merkle.Frontier) -> 
     frontier
         Of the entries that the checkpoint should cover: all for the newest, the first so many for an earlier one.
     """
-    if not isinstance(body, Mapping) or set(body) != {"store", "size", "root", "time"}:
-        raise ProofError("the checkpoint is damaged: expected store, size, root and time, and nothing else")
+    if not isinstance(body, Mapping) or set(body) != {"store", "size", "root", "time", "manifest"}:
+        raise ProofError("the checkpoint is damaged: expected store, size, root, time and manifest, and nothing else")
     if body["store"] != store:
         raise ProofError(f"the checkpoint is of another store: {body['store']!r}; expected {store!r}")
     if not is_time(body["time"]):
         raise ProofError(f"the checkpoint's time is {body['time']!r}; expected one such as 2026-11-15T17:00:00Z")
+    if not _fits(_SHA256, body["manifest"]):
+        raise ProofError(f"the checkpoint's manifest is {body['manifest']!r}; expected 64 hexadecimal digits")
     if type(body["size"]) is not int or body["size"] != frontier.size:
         raise ProofError(f"the checkpoint is of {body['size']!r} entries; the ledger has {frontier.size}")
     if body["root"] != frontier.root().hex():

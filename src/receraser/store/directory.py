@@ -25,14 +25,14 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from receraser.errors import StoreError, StoreNotFoundError
 from receraser.fingerprint import canonical_json, of_bytes
 from receraser.keys import flush_folder, make_folder
 
-__all__ = ["FORMAT", "DirectoryStore", "version_of"]
+__all__ = ["FORMAT", "DirectoryStore", "Manifest", "version_of"]
 
 FORMAT = 3
 
@@ -304,16 +304,19 @@ class DirectoryStore:
             if self._pending.is_dir():
                 flush_folder(self._pending)
 
-    def commit(self, manifest: Manifest, *, keep_old: bool = False) -> None:
+    def commit(
+        self, manifest: Manifest, *, keep_old: bool = False, seal: Callable[[Manifest], Manifest] | None = None
+    ) -> None:
         """Publish: swap the manifest, then remove everything it does not cover.
 
-        With `keep_old` the manifest that was there, and the files it names, stay as `previous`.
+        With `keep_old` the manifest that was there, and the files it names, stay as `previous`. `seal` signs the
+        manifest when it is complete.
         """
         body = dict(manifest) | {"format": FORMAT, "previous": None}
         if keep_old and self.exists():
             old = self.manifest()
             body["previous"] = {"manifest": self.put(_rendered(old)), "files": _named(old)}
-        self.swap(body)
+        self.swap(body if seal is None else seal(body))
         self.sweep()
 
     def swap(self, manifest: Manifest) -> None:

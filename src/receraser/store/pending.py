@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
+import hmac
 import json
 import secrets
 from dataclasses import dataclass, field
@@ -57,8 +59,8 @@ class Pending:
     store: str = ""
     id: str = field(default_factory=lambda: secrets.token_hex(16))
 
-    def encode(self) -> bytes:
-        """Return it as it is written."""
+    def encode(self, key: bytes | None = None) -> bytes:
+        """Return it as it is written; with the key of the store's ledger, so that nobody else can write one."""
         body = {
             "kind": self.kind,
             "time": self.time,
@@ -72,11 +74,12 @@ class Pending:
             "store": self.store,
             "id": self.id,
         }
+        body["mac"] = "" if key is None else _mac(key, canonical_json(body))
         return canonical_json({**body, "checksum": of_bytes(canonical_json(body))}) + b"\n"
 
     @classmethod
-    def decode(cls, name: str, data: bytes) -> Pending:
-        """Read it back; `name` is its id in the store."""
+    def decode(cls, name: str, data: bytes, key: bytes | None = None) -> Pending:
+        """Read it back; `name` is its id in the store. With a key, it must have been written with that key."""
         try:
             whole = json.loads(data)
             body = {key: value for key, value in whole.items() if key != "checksum"}
@@ -84,7 +87,12 @@ class Pending:
                 raise ValueError("the checksum")
             if canonical_json(whole) + b"\n" != data:  # the checksum is of the content; this covers every byte
                 raise ValueError("the bytes")
-            rows = body["rows"]
+            rows, mac = body["rows"], body.pop("mac")
+            if key is not None and not hmac.compare_digest(mac, _mac(key, canonical_json(body))):
+                raise StoreError(
+                    f"the request pending/{name}.json was not written down with the keys of this store, so it will not "
+                    "be done; receraser pending show says what it asks for, receraser pending withdraw takes it back"
+                )
             return cls(
                 kind=body["kind"],
                 time=body["time"],
@@ -96,7 +104,14 @@ class Pending:
                 store=body["store"],
                 id=name,
             )
+        except StoreError:
+            raise
         except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, ReceraserError):
             raise StoreError(
                 f"the store is damaged: the request pending/{name}.json is not as it was written"
             ) from None
+
+
+def _mac(key: bytes, body: bytes) -> str:
+    """Return what only somebody with the key can write."""
+    return hmac.new(key, b"receraser pending request\n" + body, hashlib.sha256).hexdigest()

@@ -6,7 +6,7 @@ shard that has not changed keep their names and are not written again. The whole
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from receraser.data.interactions import Interactions
 from receraser.errors import StoreError, UsageError
 from receraser.partition.partition import Partition, Shard
 from receraser.state import FittedShard, State, rebooked
-from receraser.store.directory import DirectoryStore, version_of
+from receraser.store.directory import DirectoryStore, Manifest, version_of
 from receraser.store.encoding import (
     decode_landmarks,
     decode_rows,
@@ -53,10 +53,17 @@ class Snapshot:
     version: str = ""
 
 
-def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool = False) -> State:
+def write_snapshot(
+    store: DirectoryStore,
+    snapshot: Snapshot,
+    *,
+    keep_old: bool = False,
+    seal: Callable[[Manifest], Manifest] | None = None,
+) -> State:
     """Publish a snapshot as the content of a store, whose lock is held; what was there is destroyed, or kept.
 
-    Files that lie there already are not written again. Returns the state, which knows its files now.
+    Files that lie there already are not written again. `seal` signs the manifest. Returns the state, which knows its
+    files now.
     """
     state = rebooked(snapshot.state, kept_old=keep_old and store.exists())
     sizes: dict[str, int] = {}
@@ -103,6 +110,7 @@ def write_snapshot(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool 
             "files": sizes,
         },
         keep_old=keep_old,
+        seal=seal,
     )
     return rebooked(state, shards=written, aggregate_files=aggregate)
 

@@ -10,7 +10,7 @@
     wishes        what people asked not to be shown can be read
     ledger        every entry, in order, under the root that the manifest covers
     signers       whose keys signed, and who vouches for them
-    checkpoint    the ledger's root, signed
+    checkpoint    the ledger's root and the manifest, signed
     certificates  each one: its hash, its signature, its place in the ledger, its parent
     state         the newest certificate is about what lies here: commitments, level, configuration, environment
     pending       requests that are waiting
@@ -37,7 +37,7 @@ from receraser.proof.certificate import ACTIONS
 from receraser.proof.commitment import opens
 from receraser.proof.fields import decoded
 from receraser.proof.keyring import Keyring
-from receraser.proof.ledger import CHECKPOINT_TYPE, check_checkpoint
+from receraser.proof.ledger import CHECKPOINT_TYPE, check_checkpoint, manifest_hash
 from receraser.store.pending import Pending
 from receraser.verify.case import Case, Issued
 from receraser.verify.content import UNFIT, roles
@@ -276,7 +276,7 @@ def _unsigned(case: Case) -> str:
 
 
 def check_signed_root(case: Case) -> str:
-    """Check the signature over the ledger's root."""
+    """Check the signature over the ledger's root and everything the manifest says."""
     record = case.manifest["record"]
     if record["checkpoint"] is None:
         if case.signed:
@@ -285,6 +285,9 @@ def check_signed_root(case: Case) -> str:
     payload, key = case.opened(record["checkpoint"], CHECKPOINT_TYPE)
     body = decoded("the checkpoint", payload)
     check_checkpoint(body, store=record["store"], frontier=merkle.Frontier.of(case.leaves))
+    assert isinstance(body, dict)
+    if body["manifest"] != manifest_hash(case.manifest):
+        raise ProofError("the manifest is not the one that was signed: something in it was changed afterwards")
     return f"{counted(len(case.entries), 'entry', 'entries')}, signed with key {key}"
 
 

@@ -53,7 +53,7 @@ def check_witness(case: Case, data: bytes) -> str:
     store, now, root = case.manifest["record"]["store"], len(case.leaves), merkle.root(case.leaves)
     size = body.get("size") if isinstance(body, dict) else None
     if not isinstance(body, dict) or type(size) is not int or size < 0:
-        raise ProofError("the checkpoint is damaged: expected store, size, root and time, and nothing else")
+        raise ProofError("the checkpoint is damaged: expected store, size, root, time and manifest, and nothing else")
     if body.get("store") == store and size > now:
         raise ProofError(
             f"the ledger had {size} entries under the root {body.get('root')} when the checkpoint was signed, and has "
