@@ -12,7 +12,6 @@ nothing is signed: the ledger still counts what happened.
 from __future__ import annotations
 
 import dataclasses
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -303,7 +302,7 @@ class Custody:
         same = act.before is not None and act.before.digest == state.digest and bool(record.after)
         openings, after = dict(record.openings), dict(record.after)
         if not same:
-            openings = {name: secrets.token_hex(32) for name in ("digest", "data")}
+            openings = {name: commitment.new_nonce().hex() for name in ("digest", "data")}
             values = {"digest": state.digest, "data": fingerprint.combine(state.rows_digests)}
             after = {
                 name: commitment.commit(name, bytes.fromhex(openings[name]), value.encode())

@@ -64,5 +64,6 @@ class Signed:
     def asked(self, *users: str) -> Pending:
         """Write down that users, by their pseudonyms, are to be forgotten: as a command that is interrupted then."""
         pending = Pending("forget", TIME, request=ForgetRequest.of(users))
-        self.place.put_pending(pending.id, pending.encode())
+        key = Keyring(self.keys).ledger_key(self.history.record.store)
+        self.place.put_pending(pending.id, pending.encode(key))
         return pending

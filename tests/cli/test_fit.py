@@ -51,7 +51,7 @@ def test_what_people_see(cli: Cli, files: Files, tmp_path: Path) -> None:
     assert done.code == 0
     assert done.out == ""
     assert "192 interactions of 24 users with 20 items" in done.err
-    assert f"published in {store}, digest " in done.err
+    assert f"published in {store}, level L3" in done.err
     assert "public key; for personal data, give a folder with --keys" in done.err
     assert done.err.splitlines()[-1] == f"next: receraser recommend --store '{store}' --user u00"
 

@@ -152,7 +152,7 @@ def test_a_ledger_that_was_rewritten(cli: Cli, signed: Signed, signed_once: Sign
 def test_a_checkpoint_of_somebody_else(cli: Cli, signed: Signed, tmp_path: Path) -> None:
     stranger = Keyring(tmp_path / "stranger")
     since = tmp_path / "checkpoint.json"
-    body = {"store": "0" * 32, "size": 1, "root": "0" * 64, "time": "2026-01-01T00:00:00Z"}
+    body = {"store": "0" * 32, "size": 1, "root": "0" * 64, "time": "2026-01-01T00:00:00Z", "manifest": "0" * 64}
     since.write_bytes(canonical_json(sealed(CHECKPOINT_TYPE, canonical_json(body), stranger.signing())) + b"\n")
     arguments = ("ledger", "prove", "--store", signed.store, "--since", since)
     done = cli(*arguments)

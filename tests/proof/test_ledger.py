@@ -315,7 +315,7 @@ def test_a_time_of_no_zone_or_no_form_is_refused() -> None:
 def test_a_checkpoint_is_of_its_ledger() -> None:
     frontier = frontier_of(entries(5))
     body = checkpoint_body(STORE, frontier, TIME, MANIFEST)
-    assert body == {"store": STORE, "size": 5, "root": frontier.root().hex(), "time": TIME}
+    assert body == {"store": STORE, "size": 5, "root": frontier.root().hex(), "time": TIME, "manifest": MANIFEST}
     check_checkpoint(json.loads(json.dumps(body)), store=STORE, frontier=frontier)
     check_checkpoint(checkpoint_body(STORE, frontier_of([]), TIME, MANIFEST), store=STORE, frontier=merkle.Frontier())
 
@@ -323,7 +323,7 @@ def test_a_checkpoint_is_of_its_ledger() -> None:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"more": 1}, "expected store, size, root and time"),
+        ({"more": 1}, "expected store, size, root, time and manifest"),
         ({"store": "cd" * 16}, "of another store: 'cdcd"),
         ({"store": None}, "of another store: None"),
         ({"time": "later"}, "time is 'later'"),
@@ -332,6 +332,7 @@ def test_a_checkpoint_is_of_its_ledger() -> None:
         ({"size": 5.0}, "of 5.0 entries; the ledger has 5"),
         ({"root": "00" * 32}, "not the one the checkpoint was made of: .* expected '0000"),
         ({"root": None}, "not the one the checkpoint was made of"),
+        ({"manifest": "x"}, "manifest is 'x'"),
     ],
 )
 def test_a_checkpoint_of_something_else_is_refused(changed: dict[str, object], reason: str) -> None:

@@ -203,4 +203,4 @@ def test_what_outlives_its_rows_is_found(world: World) -> None:
         files[name] = len(titles)
 
     world.rewrite(swap)
-    assert world.failing() == {"content": f"1 title of items that are in no row (files/{name})"}
+    assert world.failing()["content"] == f"1 title of items that are in no row (files/{name})"

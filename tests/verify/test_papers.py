@@ -118,7 +118,9 @@ def test_the_ledger_grew_out_of_an_earlier_checkpoint(original: World) -> None:
 def signed(world: World, **changes: object) -> bytes:
     """A checkpoint that the operator signed, of something else."""
     payload = json.loads(
-        canonical_json({"store": "0" * 32, "size": 2, "root": "0" * 64, "time": "2026-11-15T17:00:00Z"})
+        canonical_json(
+            {"store": "0" * 32, "size": 2, "root": "0" * 64, "manifest": "0" * 64, "time": "2026-11-15T17:00:00Z"}
+        )
     )
     body = {**payload, "store": world.manifest()["record"]["store"], **changes}  # type: ignore[index]
     return canonical_json(sealed(CHECKPOINT_TYPE, canonical_json(body), world.keyring.signing())) + b"\n"

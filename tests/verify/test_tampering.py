@@ -51,6 +51,8 @@ from tests.verify.conftest import World, changing, checkpoint_of, fitted
 
 ALL = pytest.mark.skipif("RECERASER_NIGHTLY" not in os.environ, reason="takes longer: RECERASER_NIGHTLY=1")
 
+CHANGED = "the manifest is not the one that was signed: something in it was changed afterwards"
+
 
 # ---------------------------------------------------------------------- single bytes
 
@@ -203,7 +205,7 @@ def test_other_weights(world: World) -> None:
     tensors["item_vectors"] = tensors["item_vectors"] + np.float32(0.5)
     replaced(world, name, encode_tensors(tensors))
     told = world.failing()
-    assert list(told) == ["content"]
+    assert list(told) == ["content", "checkpoint"]
     assert told["content"].startswith("shard 0: the files give digest ")
     tensors["more"] = np.zeros(3, dtype=np.float32)  # the engine would pass over it
     replaced(world, file_of(world, "weights")[0], encode_tensors(tensors))
@@ -215,7 +217,7 @@ def test_a_row_more(world: World) -> None:
     rows = Interactions.union([decode_rows(data), Interactions.from_pairs([("f" * 32, "item-00")])])
     replaced(world, name, encode_rows(rows))
     told = world.failing()
-    assert list(told) == ["content", "state"]
+    assert list(told) == ["content", "checkpoint", "state"]
     assert "shard 0: the files give rows" in told["content"]
     assert "after.data does not open" in told["state"]
 
@@ -293,7 +295,7 @@ def test_wishes_and_titles_that_say_nothing(world: World) -> None:
 def test_files_that_are_listed_and_not_needed_or_needed_and_not_listed(world: World) -> None:
     titles = str(world.manifest()["titles"])
     world.rewrite(lambda body: body.update(titles=None))
-    assert world.failing() == {"files": f"files/{titles} is listed, and nothing refers to it"}
+    assert world.failing() == {"files": f"files/{titles} is listed, and nothing refers to it", "checkpoint": CHANGED}
     world.rewrite(lambda body: (body.update(titles=titles), body["files"].pop(titles)))  # type: ignore[attr-defined]
     told = world.failing()
     assert f"files/{titles} (the titles) is not listed" in told["files"]

@@ -60,7 +60,7 @@ def verify(
     ] = [],  # noqa: B006
     as_json: options.AsJson = False,
 ) -> None:
-    """Verify a store: files, digests, ledger, signatures, certificates.
+    """Verify a store and what was signed.
 
     Every check is made even if another fails, and says what it found. Nothing is changed. Exit 0: all hold; 1: one does
     not; 2: there is no such store.
