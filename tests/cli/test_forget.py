@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from receraser.engine import Engine
 from receraser.execution.local import LocalExecutor
 from receraser.fingerprint import of_bytes
 from receraser.keys import PUBLIC_KEY
+from receraser.proof.receipt import Receipt
 from receraser.store.directory import DirectoryStore
 from tests.cli.conftest import Cli, Files
 from tests.cli.sharded import (
+    DRIVEN,
     INDEPENDENT,
     SHARDS,
     WORLD,
@@ -393,3 +396,78 @@ def test_secret_keys(cli: Cli, files: Files, tmp_path: Path) -> None:
     assert "u03" not in done.out
     for left in (done.err, (store / "manifest.json").read_text()):
         assert "u03" not in left
+
+
+# ---------------------------------------------------------------------- what people trip over
+
+
+def test_a_receipt_for_everybody_who_asked(cli: Cli, store: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "receipts"
+    done = cli("forget", "--store", store, "--user", "u03", "--user", "nobody", "--receipts", folder)
+    assert done.code == 0, done.err
+    assert f"2 receipts in {folder}: hand each to whoever asked, and keep no copy" in done.err
+    receipts = [Receipt.parse(path.read_bytes().removesuffix(b"\n")) for path in sorted(folder.iterdir())]
+    assert sorted(one.names for one in receipts) == [["nobody"], ["u03"]]
+    assert all(re.fullmatch(r"receipt-\d{5}\.json", path.name) for path in folder.iterdir()), "names name nobody"
+    newest = DirectoryStore(store).manifest()["record"]["certificate"]  # type: ignore[index]
+    assert {one.certificate for one in receipts} == {newest}
+    assert cli("verify", "--store", store, "--receipt", folder / "receipt-00001.json").code == 0
+    assert not any(
+        b"u03" in data for name, data in content(store).items() if name.startswith(("cert", "ledger", "pen"))
+    )
+    done = cli("forget", "--store", store, "--user", "u04", "--receipts", folder)
+    assert done.code == 2
+    assert "expected a new or empty folder" in done.message
+
+
+def test_a_wish_to_hide(cli: Cli, store: Path, tmp_path: Path) -> None:
+    user, item = ROWS[0]
+
+    def listed() -> list[str]:
+        found = cli("recommend", "--store", store, "--user", user, "-k", "100", "--json").json["recommendations"]
+        assert isinstance(found, dict)
+        return [one["item"] for one in found[user]]
+
+    pair = f"{user},{item}"
+    before = Engine.load(store).digest
+    assert cli("forget", "--store", store, "--interaction", pair).code == 0
+    plain = Engine.load(store).digest
+    assert item in listed(), "what was forgotten may be recommended"
+    write_csv(tmp_path / "again.csv", Interactions.from_pairs([ROWS[0]]))
+    assert cli("add", tmp_path / "again.csv", "--store", store).code == 0
+    assert Engine.load(store).digest == before
+    assert cli("forget", "--store", store, "--interaction", pair, "--hide").code == 0
+    assert item not in listed()
+    assert Engine.load(store).digest == plain, "a wish is no part of the state"
+    assert cli("verify", "--store", store, "--residue").code == 0
+    assert cli("add", tmp_path / "again.csv", "--store", store).code == 0
+    assert len(Engine.load(store).wishes) == 0, "whoever has it again does not mind it"
+    assert cli("forget", "--store", store, "--interaction", pair, "--hide").code == 0
+    assert cli("forget", "--store", store, "--user", user).code == 0
+    assert len(Engine.load(store).wishes) == 0, "and a wish goes with its user"
+    done = cli("forget", "--store", store, "--user", "u05", "--hide")
+    assert (done.code, "--hide is for interactions" in done.message) == (2, True)
+
+
+def test_whoever_holds_an_export_is_named(cli: Cli, store: Path, tmp_path: Path) -> None:
+    assert cli("export", "--store", store, "--out", tmp_path / "x", "--to", "the auditors").code == 0
+    done = cli("forget", "--store", store, "--user", "u03")
+    assert "exports were handed over before, and are not changed by this; tell: the auditors (" in done.err
+
+
+def test_the_partition_is_made_anew_when_it_is_due(cli: Cli, files: Files, tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    policy = ("--rebuild-every", "2")
+    assert cli("fit", files.train, "--store", store, *DRIVEN, *policy).code == 0
+    first = cli("forget", "--store", store, "--user", "u01", "--json").json
+    assert (first["level"], first["path"]) == ("L1", "shards")
+    assert "debt        1 request (" in cli("inspect", "--store", store).out
+    assert cli("forget", "--store", store, "--user", "u02", "--dry-run", "--json").json["path"] == "rebuild"
+    second = cli("forget", "--store", store, "--user", "u02", "--json").json
+    assert (second["level"], second["path"], second["shards_retrained"]) == ("L3", "rebuild", list(range(SHARDS)))
+    assert "debt        0 requests (0 rows removed, 0 rows added) since " in cli("inspect", "--store", store).out
+    assert "rebuilt every 2 requests" in cli("inspect", "--store", store).out
+    export, fresh = tmp_path / "x", tmp_path / "t"
+    assert cli("export", "--store", store, "--out", export).code == 0
+    assert cli("fit", "--from-export", export, "--store", fresh, "--json").json["digest"] == second["digest"]
+    assert cli("verify", "--store", store).code == 0
