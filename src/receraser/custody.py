@@ -42,7 +42,7 @@ from receraser.store.snapshot import Snapshot, write_snapshot
 if TYPE_CHECKING:
     from receraser.proof.keyring import Keyring
 
-__all__ = ["Act", "Custody", "Published", "data_root", "signing_for"]
+__all__ = ["Act", "Custody", "Published", "data_root", "now", "signing_for"]
 
 ADD, EXPORT, FIT, FORGET, REBUILD = "add", "export", "fit", "forget", "rebuild"
 

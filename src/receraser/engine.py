@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Self
 
 from receraser import settings
 from receraser.config import EngineConfig, renewed, resolve
-from receraser.custody import Act, Custody, Published, signing_for
+from receraser.custody import Act, Custody, Published, now, signing_for
 from receraser.data.ids import IdMap, id_text, key_check, pseudonyms
 from receraser.data.interactions import Interactions
 from receraser.erasure.plan import NOTHING, REBUILD, plan
@@ -41,6 +41,7 @@ from receraser.evaluation import Evaluation, evaluate
 from receraser.keys import PUBLIC_KEY
 from receraser.partition.partition import Embeddings, Partition
 from receraser.partition.registry import PARTITIONS
+from receraser.proof.ledger import later
 from receraser.protocols import Aggregator, Executor, Model, Partitioner, Progress
 from receraser.reports import AddReport, ForgetReport
 from receraser.serving import Recommendation, best_items, histories_of
@@ -139,7 +140,7 @@ class Engine:
         self._custody: Custody | None = None
         self.certificate: Path | None = None
         self.finished = 0
-        self._recipients: Sequence[Mapping[str, str]] = ()
+        self._record = Record()
 
     @classmethod
     def from_config(
@@ -299,7 +300,7 @@ class Engine:
         state, started = self._state(), self._time()
         planned = plan(pending.request, state.train, state.valid, state.partition)
         with self._working(progress) as work:
-            report = work.forget_report(state, planned, anew=anew or self._due())
+            report = work.forget_report(state, planned, anew=anew or (self._custody is not None and self._due()))
             self._fitted = work.forget(state, planned, report)
         hidden = self._hidden(pending, state)
         self.wishes = Interactions.union([self.wishes.take(~pending.request.cells(self.wishes)), hidden])
@@ -361,7 +362,7 @@ class Engine:
         state, started = self._state(), self._time()
         new = rows.without(state.train)
         with self._working(progress) as work:
-            self._fitted, report = work.add(state, rows, anew=anew or self._due())
+            self._fitted, report = work.add(state, rows, anew=anew or (self._custody is not None and self._due()))
         self.wishes = self.wishes.without(new)  # whoever has an item again does not mind it any more
         done = self._hand_over(
             Act(
@@ -382,7 +383,7 @@ class Engine:
     @property
     def recipients(self) -> Sequence[Mapping[str, str]]:
         """Who was handed an export or a certificate of the store this engine was read from."""
-        return self._recipients
+        return (self._record if self._custody is None else self._custody.record).recipients
 
     @property
     def _keep_old(self) -> bool:
@@ -408,13 +409,13 @@ class Engine:
     def _due(self) -> bool:
         """Say whether the store's policy wants a new partition with the next change."""
         config = self._state().config
-        if self._custody is None or not PARTITIONS[config.partition].remembers_data:
+        if not PARTITIONS[config.partition].remembers_data or config.partition_settings.get("embeddings") == "file":
             return False
-        if config.partition_settings.get("embeddings") == "file":
-            return False
-        debt = self._custody.record.debt
-        with_this = dataclasses.replace(debt, requests=debt.requests + 1)
-        return self.policy.due(with_this, now=self._custody.time())
+        custody = self._custody
+        record = self._record if custody is None else custody.record
+        with_this = dataclasses.replace(record.debt, requests=record.debt.requests + 1)
+        time = later(now(), record.time or None) if custody is None else custody.time()
+        return self.policy.due(with_this, now=time)
 
     def _finish(self, progress: Progress | None, *, anew: bool = False) -> int:
         """Do the requests that were written down and not finished; return how many there were.
@@ -621,7 +622,7 @@ class Engine:
         self.titles = dict(snapshot.titles)
         self.wishes = snapshot.wishes
         self.origin, self.policy = snapshot.record.origin, snapshot.record.policy
-        self._recipients = snapshot.record.recipients
+        self._record = snapshot.record
         self._fitted = snapshot.state
         self._published = _Published(store.path.resolve(), snapshot.version, snapshot.state)
         return snapshot
@@ -669,7 +670,7 @@ class Engine:
                     engine.finished = engine._finish(None)
                 yield engine
             finally:
-                engine._custody = None
+                engine._record, engine._custody = engine._custody.record, None
 
     def export(self, folder: str | Path, *, to: str = "") -> None:
         """Write what a fresh fit needs to a new folder: rows (by pseudonyms), assignment, configuration, titles.
@@ -680,7 +681,6 @@ class Engine:
         check_empty(Path(folder))
         if self._custody is not None and to:  # first: nobody is to have one that is not on record
             self._custody.note("export", to=to)
-            self._recipients = self._custody.record.recipients
         write_export(
             Path(folder),
             Export(
