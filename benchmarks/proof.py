@@ -2,10 +2,10 @@
 
     python -m benchmarks.proof --data DIR
 
-`spectral` over WMF on ML-1M, 32 shards. One process with warm workers forgets users one by one in an open store with
-its keys; of every forget it is taken how long it took in all, and how long what is there for proof alone: writing the
-request down and clearing it away, commitments and statement, signatures, the ledger's line. (The state's digest is
-computed beforehand: a store has one, proof or not.) Then `receraser verify` of that store, as a command and inside.
+`spectral` over WMF on ML-1M, 32 shards. One process with warm workers forgets users in two stores of the same rows, in
+turn: in one with everything (the request made durable, every file flushed, commitments, signatures, ledger), in the
+other without (no request written down, nothing flushed, nothing signed; the same files and the same ledger line). The
+difference of the two is what durability and proof cost. Then `receraser verify` of the first, as a command and inside.
 """
 
 from __future__ import annotations
@@ -13,79 +13,71 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.datasets import load
 
+if TYPE_CHECKING:
+    from receraser.custody import Custody
+    from receraser.engine import Engine
+    from receraser.store.pending import Pending
+
 RESULTS = Path(__file__).parent / "results"
-ALONE = ("write_down", "_certified", "_entered", "_subjects")  # of custody
-FILES = ("put_certificate", "drop_pending")  # of the store
 
 
-class Clock:
-    """Adds up the seconds spent in some methods."""
+def _as_it_is(_: Custody, pending: Pending) -> Pending:
+    return pending
 
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
 
-    def around(self, owner: type, name: str) -> None:
-        """Time every call of a method from now on."""
-        original: Callable[..., Any] = getattr(owner, name)
+@contextmanager
+def without_proof() -> Iterator[None]:
+    """Let nothing be flushed and no request be written down."""
+    from receraser.custody import Custody
 
-        def timed(*arguments: object, **named: object) -> Any:
-            started = time.perf_counter()
-            try:
-                return original(*arguments, **named)
-            finally:
-                self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
-
-        setattr(owner, name, timed)
+    flush, write_down = os.fsync, Custody.write_down
+    os.fsync = lambda *_: None
+    Custody.write_down = _as_it_is  # type: ignore[assignment,method-assign]
+    try:
+        yield
+    finally:
+        os.fsync, Custody.write_down = flush, write_down  # type: ignore[method-assign]
 
 
 def measured(data: Path, n_forgets: int) -> dict[str, Any]:
     """Fit, forget one by one, verify."""
-    from receraser.custody import Custody
     from receraser.engine import Engine
     from receraser.execution.local import LocalExecutor
     from receraser.models.wmf import WMF
     from receraser.proof.keyring import Keyring
-    from receraser.state import State
-    from receraser.store.directory import DirectoryStore
     from receraser.verify.checks import examine
     from receraser.verify.signatures import Vouchers
 
     rows = load(data, "ml-1m").train
-    clock = Clock()
-    original = Custody.publish
-
-    def publish(self: Custody, snapshot: Any, act: Any, **named: Any) -> Any:
-        state: State = snapshot.state
-        _ = state.digest, [one.report for one in state.shards]  # computed with or without proof
-        return original(self, snapshot, act, **named)
-
-    Custody.publish = publish  # type: ignore[method-assign]
-    for name in ALONE:
-        clock.around(Custody, name)
-    for name in FILES:
-        clock.around(DirectoryStore, name)
-    forgets = []
+    seconds: dict[str, list[float]] = {"with": [], "without": []}
     with tempfile.TemporaryDirectory() as folder, LocalExecutor() as executor:
-        store, keys = Path(folder) / "store", Path(folder) / "keys"
+        store, bare, keys = (Path(folder) / name for name in ("store", "bare", "keys"))
         engine = Engine(model=WMF(), method="spectral", shards=32, executor=executor).fit(rows)
+        engine.save(bare)
         engine.save(store, keyring=Keyring(keys))
-        with Engine.changing(store, executor=executor, keyring=Keyring(keys)) as opened:
-            for user in rows.users.ids[:: len(rows.users) // n_forgets][:n_forgets]:
-                clock.seconds.clear()
-                started = time.perf_counter()
-                opened.forget(users=[user])
-                forgets.append({"total": time.perf_counter() - started, "parts": dict(clock.seconds)})
+        users = rows.users.ids[:: len(rows.users) // n_forgets][:n_forgets]
+        with (
+            Engine.changing(store, executor=executor, keyring=Keyring(keys)) as opened,
+            Engine.changing(bare, executor=executor) as plain,
+        ):
+            for user in users:
+                with without_proof():
+                    seconds["without"].append(_timed(plain, user))
+                seconds["with"].append(_timed(opened, user))
+            assert opened.digest == plain.digest
         command = [sys.executable, "-m", "receraser", "verify", "--store", str(store), "--keys", str(keys), "--json"]
         commands, inside = [], []
         for _ in range(5):
@@ -99,37 +91,43 @@ def measured(data: Path, n_forgets: int) -> dict[str, Any]:
         answer = json.loads(done.stdout)
     return {
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
-        "forgets": forgets,
+        "forgets": seconds,
         "verify": {"ok": answer["ok"], "checks": len(answer["checks"]), "command": commands, "inside": inside},
     }
 
 
+def _timed(engine: Engine, user: str) -> float:
+    started = time.perf_counter()
+    engine.forget(users=[user])
+    return time.perf_counter() - started
+
+
 def report(found: dict[str, Any]) -> str:
     """Return the page."""
-    forgets = found["forgets"]
-    whole = [one["total"] for one in forgets]
-    proof = [sum(one["parts"].values()) for one in forgets]
-    names = sorted({name for one in forgets for name in one["parts"]})
+    whole, bare, verify = found["forgets"]["with"], found["forgets"]["without"], found["verify"]
+    cost = [one - other for one, other in zip(whole, bare, strict=True)]
     lines = [
         "# What proof costs",
         "",
-        f"`python -m benchmarks.proof --data DIR`, two CPU cores, {found['date']}. ML-1M, `spectral`, WMF, 32 shards,",
-        f"warm; {len(forgets)} users forgotten one by one, to the store. Milliseconds, median (largest).",
+        f"`python -m benchmarks.proof --data DIR`, two CPU cores, {found['date']}. ML-1M, `spectral`,",
+        f"WMF, 32 shards, warm workers; {len(whole)} users forgotten one by one, to the published store.",
+        "Milliseconds, median [smallest, largest].",
         "",
         "| | ms |",
         "|---|---|",
-        f"| a forget, everything included | {_ms(whole)} |",
-        f"| of it for durability, ledger and certificate | {_ms(proof)} |",
-        *(f"| - `{name.strip('_')}` | {_ms([one['parts'].get(name, 0.0) for one in forgets])} |" for name in names),
-        f"| `receraser verify`, {found['verify']['checks']} checks, no replay | {_ms(found['verify']['command'])} |",
-        f"| the same without starting Python | {_ms(found['verify']['inside'])} |",
+        f"| a forget, durable and certified | {_ms(whole)} |",
+        f"| the same, nothing flushed, written down or signed | {_ms(bare)} |",
+        f"| difference, user by user | {_ms(cost)} |",
+        f"| `receraser verify`, {verify['checks']} checks, no replay | {_ms(verify['command'])} |",
+        f"| the same without starting Python | {_ms(verify['inside'])} |",
         "",
     ]
     return "\n".join(lines)
 
 
 def _ms(seconds: list[float]) -> str:
-    return f"{1000 * statistics.median(seconds):,.1f} ({1000 * max(seconds):,.1f})"
+    middle, least, most = (1000 * one(seconds) for one in (statistics.median, min, max))
+    return f"{middle:,.0f} [{least:,.0f}, {most:,.0f}]"
 
 
 def main() -> None:

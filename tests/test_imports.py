@@ -36,6 +36,7 @@ LAYERS: list[list[str]] = [
     ["fitting", "custody"],
     ["handing", "work"],
     ["engine", "verify"],
+    ["residue"],
     ["cli"],
     ["__main__"],
 ]

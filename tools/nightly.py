@@ -6,8 +6,8 @@ Draws small worlds, a way to fit them (every method, every model, and more) and 
 interactions forgotten, rows added, everything rebuilt, in any order, through a signed store. What the store then holds
 must be, bit for bit, what two others have: a fit of its export, and a fit that has only ever seen the surviving rows as
 a plain set of pairs has them. Some of these fits are made by the command line in a process of their own. Then come the
-tests marked `nightly`: every instant at which a process can be killed, every call that the system can refuse, a
-thousand bytes changed.
+tests marked `nightly`: every instant at which a process can be killed, every call that the system can refuse, single
+bytes changed.
 
 Writes benchmarks/results/nightly.md and nightly.json. The exit status is 1 if anything failed.
 """
@@ -31,9 +31,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from benchmarks.tables import head
 from tests.forgetting.engines import COMBINATIONS, Book, Combination, Here, Pair, pseudonym, rows_of, told
@@ -53,6 +54,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 TESTS = ["tests/durability", "tests/verify"]
+TOLD = {
+    "test_every_kill": "kills, before, after and amid every step of every operation",
+    "test_every_refusal": "calls refused: disk full, disk read-only",
+    "test_every_byte": "bytes of a store changed, each noticed by `verify`",
+}
 KINDS = ("user", "item", "interaction", "batch", "nobody", "add", "rebuild")
 ODDS = (6, 4, 6, 3, 1, 5, 1)
 MEMORY = Path("/dev/shm")  # flushing to a disk would take most of the time
@@ -251,7 +257,7 @@ def command(folder: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "receraser", *words],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "RECERASER_KEYS": str(folder / "keys")},
+        env=os.environ | {"RECERASER_KEYS": str(folder / "keys")},
         capture_output=True,
         text=True,
         check=False,
@@ -259,8 +265,11 @@ def command(folder: Path) -> str:
     return str(json.loads(done.stdout)["digest"]) if done.returncode == 0 else done.stderr.strip()
 
 
-def tests(n_processes: int) -> dict[str, object]:
-    """Run the tests marked `nightly`, and count what they did."""
+Part = dict[str, Any]
+
+
+def tests(n_processes: int) -> list[Part]:
+    """Run the tests marked `nightly`; return what they did, by kinds, with the seconds that each kind took."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         words = ["-q", "-m", "nightly", "-n", str(n_processes), f"--junitxml={report}", *TESTS]
@@ -268,20 +277,33 @@ def tests(n_processes: int) -> dict[str, object]:
             [sys.executable, "-m", "pytest", *words], cwd=ROOT, env=os.environ | {"RECERASER_NIGHTLY": "1"}, check=False
         )
         found = list(ET.parse(report).getroot().iter("testcase"))
-    counted: Counter[str] = Counter()
-    for one in found:
-        for prop in one.iter("property"):
-            counted[prop.attrib["name"]] += int(prop.attrib["value"])
-        if one.attrib["name"].startswith("test_every_byte_counts["):
-            counted["bytes"] += int(one.attrib["name"].partition("[")[2].rstrip("]"))
-    bad = [f"{one.attrib['classname']}::{one.attrib['name']}" for one in found if _failed(one)]
-    if done.returncode and not bad:
-        bad.append(f"pytest ended with status {done.returncode}")
-    return {"tests": len(found), **counted, "failures": bad}
+    parts = []
+    for kind, what in TOLD.items():
+        own = [one for one in found if one.attrib["name"].startswith(kind)]
+        found = [one for one in found if one not in own]
+        parts.append(_part(what, sum(map(_number, own)), own))
+    parts.append(_part("other tests marked nightly", len(found), found))
+    if done.returncode and not any(one["failures"] for one in parts):
+        parts[-1]["failures"].append(f"pytest ended with status {done.returncode}")
+    return parts
 
 
-def _failed(one: ET.Element) -> bool:
-    return one.find("failure") is not None or one.find("error") is not None
+def _part(what: str, number: int, cases: Sequence[ET.Element]) -> Part:
+    bad = [one for one in cases if one.find("failure") is not None or one.find("error") is not None]
+    names = [f"{one.attrib['classname']}::{one.attrib['name']}" for one in bad]
+    return {
+        "what": what,
+        "number": number,
+        "failures": names,
+        "seconds": sum(float(one.attrib["time"]) for one in cases),
+    }
+
+
+def _number(one: ET.Element) -> int:
+    """Return how much a test did: as it says itself, or by its parameter; what failed says nothing."""
+    said = [int(prop.attrib["value"]) for prop in one.iter("property")]
+    parameter = one.attrib["name"].partition("[")[2].rstrip("]")
+    return sum(said) or (int(parameter) if parameter.isdigit() else 0)
 
 
 # ---------------------------------------------------------------------- the page
@@ -304,6 +326,7 @@ def page(found: Mapping[str, object]) -> str:
         "",
         *[f"- {one['what']}: {fault}" for one in parts for fault in one["failures"][:20]],
     ]
+    lines += [""] if lines[-1] else []
     kinds, models = found["kinds"], found["combinations"]
     assert isinstance(kinds, dict)
     assert isinstance(models, dict)
@@ -337,34 +360,26 @@ def main() -> int:
     parser.add_argument("--skip-tests", action="store_true", help="only the cases; no page is written")
     options = parser.parse_args()
     os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # as the tests
+    os.environ["PYTHONPATH"] = str(ROOT / "src")  # whatever is installed, it is this tree that is tested
     n_cores = len(os.sched_getaffinity(0))
-    parts: list[dict[str, object]] = []
+    parts: list[Part] = []
 
-    def note(what: str, number: int, failures: Sequence[str], started: float) -> None:
-        seconds = round(time.perf_counter() - started, 1)
-        parts.append({"what": what, "number": number, "failures": list(failures), "seconds": seconds})
-        print(f"{what}: {number:,}, {len(failures)} failures, {seconds:,.0f} s", flush=True)
-        for one in failures[:20]:
+    def note(part: Part) -> None:
+        parts.append(part)
+        print(
+            f"{part['what']}: {part['number']:,}, {len(part['failures'])} failures, {part['seconds']:,.0f} s",
+            flush=True,
+        )
+        for one in part["failures"][:20]:
             print(f"  {one}", flush=True)
 
-    started = time.perf_counter()
-    many = list(many_cases(options.seed, options.cases, n_cores))
-    note("cases: store = fit of its export = fit of the survivors", len(many), faults_of(many), started)
-    started = time.perf_counter()
-    fresh = list(fresh_processes(options.seed, options.cases, options.processes, n_cores))
-    note("the same, and = `receraser fit --from-export` in a fresh process", len(fresh), faults_of(fresh), started)
+    what = "cases: store = fit of its export = fit of the survivors"
+    note(timed(what, many_cases(options.seed, options.cases, n_cores)))
+    what = "the same, and = `receraser fit --from-export` in a fresh process"
+    note(timed(what, fresh_processes(options.seed, options.cases, options.processes, n_cores)))
     if not options.skip_tests:
-        started = time.perf_counter()
-        found = tests(n_cores)
-        bad = found["failures"]
-        assert isinstance(bad, list)
-        for name, what in [
-            ("kills", "kills, one at every step of every operation"),
-            ("refusals", "calls refused: disk full, disk read-only"),
-            ("bytes", "bytes of a store changed, all noticed by `verify`"),
-        ]:
-            note(what, int(str(found.get(name, 0))), [], started)
-        note("tests marked nightly, with these", int(str(found["tests"])), bad, started)
+        for one in tests(n_cores):
+            note(one)
     cases = [drawn(options.seed, number) for number in range(options.cases + options.processes)]
     kinds, combinations = counted(cases)
     result = {
@@ -384,9 +399,12 @@ def main() -> int:
     return int(any(one["failures"] for one in parts))
 
 
-def faults_of(found: Sequence[tuple[int, list[str]]]) -> list[str]:
-    """Return what is wrong, by the number of the case."""
-    return [f"case {number}: {fault}" for number, faults in sorted(found) for fault in faults]
+def timed(what: str, cases: Iterator[tuple[int, list[str]]]) -> Part:
+    """Go through cases; return how many there were, what is wrong, by the number of the case, and the seconds."""
+    started = time.perf_counter()
+    found = sorted(cases)
+    faults = [f"case {number}: {fault}" for number, faults in found for fault in faults]
+    return {"what": what, "number": len(found), "failures": faults, "seconds": time.perf_counter() - started}
 
 
 if __name__ == "__main__":

@@ -142,19 +142,21 @@ class Custody:
 
     def pending(self) -> list[Pending]:
         """Return the requests that are to be finished, the oldest first; others that a crash left are cleared away."""
-        key = self._ledger_key()
-        found = [Pending.decode(name, data, key) for name, data in self.store.pending().items()]
-        for one in found:
-            if self.record.is_settled(one.id, of=one.store):
+        found = []
+        for name, data in self.store.pending().items():
+            one = Pending.decode(name, data)
+            if self.record.is_settled(one.id, of=one.store):  # perhaps with another store's key
                 self.store.drop_pending(one.id)
-        left = [one for one in found if not self.record.is_settled(one.id, of=one.store)]
-        return sorted(left, key=lambda one: (one.time, one.id))
+            else:
+                key = self._ledger_key() if self.record.signers else None
+                found.append(Pending.decode(name, data, key))
+        return sorted(found, key=lambda one: (one.time, one.id))
 
     # ------------------------------------------------------------------ publishing
 
     def publish(self, snapshot: Snapshot, act: Act, *, keep_old: bool = False) -> Published:
         """Make a state, and the account of how it came about, the content of the store; clear the request away."""
-        state, only_noted = snapshot.state, self._is_only_noted(snapshot, act)
+        state, only_noted = snapshot.state, self._is_only_noted(snapshot, act, keep_old=keep_old)
         if not only_noted:
             state = rebooked(state, kept_old=keep_old and self.store.exists())
         receipts: Sequence[Receipt] = ()
@@ -183,9 +185,9 @@ class Custody:
             self.store.drop_pending(act.pending.id)
         return Published(state, None if name is None else self.store.certificate_path(name), receipts)
 
-    def _is_only_noted(self, snapshot: Snapshot, act: Act) -> bool:
-        """Say whether nothing changed but the record: neither the state, nor what is kept out of people's lists."""
-        if act.before is not snapshot.state:
+    def _is_only_noted(self, snapshot: Snapshot, act: Act, *, keep_old: bool) -> bool:
+        """Say whether nothing changed but the record: no state, no wish, and no earlier state is to be destroyed."""
+        if act.before is not snapshot.state or (snapshot.state.kept_old and not keep_old):
             return False
         wishes = of_bytes(encode_rows(snapshot.wishes)) if len(snapshot.wishes) else None
         return self.store.manifest()["wishes"] == wishes

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
+
 from receraser import settings
 from receraser.config import EngineConfig, renewed, resolve
 from receraser.custody import Act, Custody, Published, now, signing_for
@@ -302,8 +304,9 @@ class Engine:
         with self._working(progress) as work:
             report = work.forget_report(state, planned, anew=anew or (self._custody is not None and self._due()))
             self._fitted = work.forget(state, planned, report)
-        hidden = self._hidden(pending, state)
-        self.wishes = Interactions.union([self.wishes.take(~pending.request.cells(self.wishes)), hidden])
+        hidden = self._hidden(pending)
+        wishes = Interactions.union([self.wishes.take(~pending.request.cells(self.wishes)), hidden])
+        self.wishes = self._of_the_known(wishes)
         self.titles = self._titles()
         removed_valid = Interactions.empty()
         if state.valid is not None and planned.valid_rows is not None:
@@ -328,13 +331,15 @@ class Engine:
         named = _by_their_names(report, outside)
         return dataclasses.replace(named, certificate=done.certificate, receipts=done.receipts)
 
-    def _hidden(self, pending: Pending, state: State) -> Interactions:
-        """Return the pairs that a request wishes to be kept out of lists: of people somebody knows something about."""
-        if not pending.hide:
-            return Interactions.empty()
-        tables = [state.train] if state.valid is None else [state.train, state.valid]
-        pairs = pending.request.interactions
-        return Interactions.from_pairs(pair for pair in pairs if any(pair[0] in table.users for table in tables))
+    def _hidden(self, pending: Pending) -> Interactions:
+        """Return the pairs that a request wishes to be kept out of lists."""
+        pairs = pending.request.interactions if pending.hide else ()
+        return self._of_the_known(Interactions.from_pairs(pairs))
+
+    def _of_the_known(self, wishes: Interactions) -> Interactions:
+        """Return the wishes of people who still have rows; of whoever has none, nothing is kept."""
+        known = self._state().train.users
+        return wishes.take(np.array([user in known for user in wishes.users], dtype=bool)[wishes.user_index])
 
     def add(self, interactions: Interactions, *, dry_run: bool = False, progress: Progress | None = None) -> AddReport:
         """Take new rows in; only the shards they join are retrained, from nothing.
@@ -568,6 +573,8 @@ class Engine:
             self._check_not_stale(store)
             then = self._published
             own = then is not None and then.path == store.path.resolve() and store.exists()
+            if not own:
+                _check_nothing_waits(store)
             record = read_snapshot(store).record if own else Record()
             record = dataclasses.replace(record, origin=self.origin, policy=self.policy)
             custody = Custody(store, record, signing_for(record, keyring))
@@ -721,6 +728,21 @@ class Engine:
         engine.origin = "given: an export"
         given = export.partition if PARTITIONS[export.config.partition].remembers_data else None
         return engine._fit(export.train, export.valid, given, None, progress)
+
+
+def _check_nothing_waits(store: DirectoryStore) -> None:
+    """Raise where a store that is to be replaced still has requests to be done: they would be lost with it."""
+    try:
+        record = Record.from_dict(store.manifest()["record"])
+    except ReceraserError:  # no store yet, or a damaged one: nobody can do what was asked of it
+        return
+    waiting = [Pending.decode(name, data) for name, data in store.pending().items()]
+    left = [one for one in waiting if not record.is_settled(one.id, of=one.store)]
+    if left:
+        raise StoreError(
+            f"requests are waiting in {store.path} ({len(left)}), and replacing the store would lose them; do them first "
+            f"(receraser pending finish --store {store.path}) or take them back (receraser pending withdraw)"
+        )
 
 
 def _by_their_names(report: ForgetReport, outside: Mapping[str, str]) -> ForgetReport:

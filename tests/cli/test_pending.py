@@ -73,7 +73,7 @@ def test_finish(cli: Cli, signed: Signed, worker: LocalExecutor, tmp_path: Path,
     signed.asked(SOMEBODY_ELSE)
     done = cli(*arguments)
     assert done.code == 0
-    assert "1 request that had been waiting: done\npublished in " in done.err
+    assert "1 request that had been waiting: done, without receipts\npublished in " in done.err
 
 
 def test_what_cannot_be_finished_here_waits_on(cli: Cli, signed: Signed) -> None:

@@ -55,6 +55,11 @@ def test_a_store_that_holds(cli: Cli, folder: Path) -> None:
     assert all(line.startswith("ok    ") for line in done.out.splitlines())
     assert "all 12 checks hold" in done.err
     assert "--replay all" in done.err
+    assert "vouches for" not in done.err
+    done = cli("verify", "--store", folder / "store")
+    assert done.code == 0
+    (key,) = Keyring(folder / "keys").public()
+    assert f"nobody here vouches for key {key}: give --trust" in " ".join(done.err.split())
 
 
 def test_everything_at_once_as_json(cli: Cli, folder: Path) -> None:

@@ -107,10 +107,9 @@ def fit_with_a_policy(root: Path) -> None:
 
 
 def fit_others(root: Path) -> None:
-    """Another store, with a past: rows that are not ours, somebody forgotten, and a request that waits."""
+    """Another store, with a past: rows that are not ours, and somebody forgotten."""
     HASHED.engine(COMPUTED).fit(rows_of(OTHER)).save(root / "store", keyring=keyring_of(root))
     forget_one(root)
-    ask(root, "u2")
 
 
 def forget(root: Path) -> None:
@@ -242,7 +241,7 @@ class Scene:
 
 SCENES = [
     Scene("fit", [], fit, is_request=False),
-    Scene("fit in the place of another", [fit_others], fit_anew, is_request=False, waits=True, resumes=False),
+    Scene("fit in the place of another", [fit_others], fit_anew, is_request=False, resumes=False),
     Scene("forget", [fit], forget),
     Scene("forget, by a data-driven partition", [fit_driven], forget),
     Scene("forget, with a new partition", [fit_with_a_policy], forget),

@@ -218,10 +218,11 @@ def test_a_key_that_cannot_be_read_for_a_moment_loses_no_request(root: Path) -> 
     """It is the keys that are wrong, and not what was asked for."""
     stage = stage_of(root, forget)
     key = root / "keys" / "signing.key"
-    hidden = key.rename(root / "elsewhere")
-    key.mkdir()
-    with pytest.raises(StoreError, match=r"could not be certified.*signing\.key cannot be used as a key"):
-        forget(root)
+    with changing(root) as engine:
+        hidden = key.rename(root / "elsewhere")
+        key.mkdir()
+        with pytest.raises(StoreError, match=r"could not be certified.*signing\.key cannot be used as a key"):
+            forget_all_kinds(engine)
     key.rmdir()
     hidden.rename(key)
     assert look(stage, root, asked=True) == "old"
@@ -298,6 +299,7 @@ def test_a_second_writer_is_refused_and_a_dead_one_is_in_nobodys_way(root: Path)
             time.sleep(600)
 
     child = forked(work)
+    os.close(writing)  # so that nothing is read, and nobody waits, if the child fails
     try:
         assert os.read(reading, 1) == b"x"
         before = snapshot(root)
@@ -310,7 +312,6 @@ def test_a_second_writer_is_refused_and_a_dead_one_is_in_nobodys_way(root: Path)
         os.kill(child, signal.SIGKILL)
         assert ended(child) == -signal.SIGKILL
         os.close(reading)
-        os.close(writing)
     assert (root / "store" / "lock").exists()
     forget(root)
     check_clean(root)
@@ -352,13 +353,14 @@ def test_the_lock_is_not_inherited_by_workers_who_die_with_their_parent(root: Pa
 
     def work() -> None:
         executor = LocalExecutor(n_workers=1, threads=1)
-        with Engine.changing(root / "store", executor=executor):
+        with Engine.changing(root / "store", executor=executor, keyring=keyring_of(root)):
             executor.prepare([])
             (worker,) = executor._workers
             os.write(writing, json.dumps(worker._process.pid).encode())
             time.sleep(600)
 
     child = forked(work)
+    os.close(writing)  # so that nothing is read, and nobody waits, if the child fails
     try:
         worker = int(os.read(reading, 100))
         held = {str(path.readlink()) for path in Path(f"/proc/{worker}/fd").iterdir()}
@@ -369,7 +371,6 @@ def test_the_lock_is_not_inherited_by_workers_who_die_with_their_parent(root: Pa
         os.kill(child, signal.SIGKILL)
         assert ended(child) == -signal.SIGKILL
         os.close(reading)
-        os.close(writing)
     forget(root)
     deadline = time.monotonic() + 30
     while is_alive(worker):

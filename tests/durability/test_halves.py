@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from receraser.engine import Engine
-from receraser.errors import UsageError
+from receraser.errors import StoreError, UsageError
 from receraser.store.history import History, waiting
 from receraser.store.record import Record
 from tests.durability.scenes import (
     COMPUTED,
+    HASHED,
     TRAIN,
     account,
     ask,
@@ -20,13 +21,12 @@ from tests.durability.scenes import (
     copied,
     finish,
     fit,
-    forget,
     forget_and_keep,
     keyring_of,
     store_of,
 )
 from tests.durability.traps import AFTER, BEFORE, Trap, in_a_child
-from tests.forgetting.engines import every_byte, pseudonym
+from tests.forgetting.engines import Breaking, every_byte, pseudonym, rows_of
 
 
 @pytest.fixture
@@ -41,19 +41,22 @@ def record(root: Path) -> Record:
     return History.of(store_of(root)).record
 
 
-def test_somebody_of_whom_only_a_wish_is_left_is_forgotten(root: Path) -> None:
-    """There is no row to go, and the state stays as it is; what they wished not to see names them all the same."""
+def test_a_wish_goes_with_the_last_row_of_whoever_had_it(root: Path) -> None:
+    """Nobody is recommended anything without rows, and of whoever has none nothing is kept."""
     with changing(root) as engine:
         engine.forget(interactions=[pair for pair in TRAIN if pair[0] == "u1"], hide=True)
         engine.forget(interactions=[("u1", "i2")])  # held for validation
         assert not engine.knows("u1")
-    assert pseudonym("u1").encode() in every_byte(root / "store" / "files")
-    with changing(root) as engine:
-        report = engine.forget(["u1"])
-    assert report.path == "nothing"
     assert len(Engine.load(root / "store").wishes) == 0
     assert pseudonym("u1").encode() not in every_byte(root / "store")
     check_clean(root)
+
+
+def test_requests_that_wait_are_not_lost_with_a_store_that_is_replaced(root: Path) -> None:
+    ask(root)
+    with pytest.raises(StoreError, match=r"requests are waiting in .* \(1\), and replacing the store would lose them"):
+        HASHED.engine(COMPUTED).fit(rows_of(TRAIN)).save(root / "store", replace=True, keyring=keyring_of(root))
+    assert len(waiting(store_of(root))) == 1
 
 
 def test_a_wish_about_what_is_not_held_is_kept(root: Path) -> None:
@@ -65,19 +68,16 @@ def test_a_wish_about_what_is_not_held_is_kept(root: Path) -> None:
     check_clean(root)
 
 
-def test_no_level_is_claimed_while_an_old_state_is_kept(root: Path) -> None:
-    """A request for which nothing was held destroys nothing, and its certificate must not say that it did."""
+def test_an_old_state_is_kept_as_long_as_that_is_asked_for(root: Path) -> None:
+    """Also by a request for which nothing was held: without --keep-old it destroys what was kept."""
     forget_and_keep(root)
-    for keep_old in (False, True):
+    for keep_old, level in ((True, "L2"), (False, "L3")):
         with changing(root, keep_old=keep_old) as engine:
             engine.forget(["nobody"])
-            assert engine.level == "L2"
+            assert engine.level == level
     said = account(root)["certificates"]
     assert isinstance(said, list)
-    assert [one["level"] for one in said] == ["L3", "L2", "L2", "L2"]
-    check_clean(root)
-    forget(root)
-    assert Engine.load(root / "store").level == "L3"
+    assert [one["level"] for one in said] == ["L3", "L2", "L2", "L3"]
     check_clean(root)
 
 
@@ -111,6 +111,16 @@ def test_a_new_store_has_nothing_to_do_with_what_was_asked_of_the_old_one(root: 
     finish(root)
     assert Engine.load(root / "store").knows("u1")
     check_clean(root)
+
+
+def test_a_request_from_before_there_were_keys_is_done_with_them(tmp_path: Path) -> None:
+    """Nothing was ever signed in this store, so nobody can have promised who may ask."""
+    HASHED.engine(COMPUTED).fit(rows_of(TRAIN)).save(tmp_path / "store")
+    with pytest.raises(MemoryError), Engine.changing(tmp_path / "store", executor=Breaking("submodel")) as engine:
+        engine.forget(["u1"])
+    with changing(tmp_path) as engine:
+        assert engine.finished == 1
+    assert [one.action for one in History.of(store_of(tmp_path)).entries] == ["fit", "forget"]
 
 
 def test_what_cannot_be_asked_for_is_not_written_down(root: Path) -> None:

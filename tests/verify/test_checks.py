@@ -13,13 +13,14 @@ from receraser.engine import Engine
 from receraser.errors import StoreError, StoreNotFoundError
 from receraser.fingerprint import of_bytes
 from receraser.proof.keyring import Keyring
+from receraser.store.directory import DirectoryStore
 from receraser.store.encoding import encode_titles
 from receraser.store.pending import Pending
 from receraser.verify import checks as module
 from receraser.verify.checks import CHECKS, examine
 from receraser.verify.signatures import Vouchers
 from tests.forgetting.engines import Combination, Here
-from tests.verify.conftest import HELD, ROWS, World, changing, fitted
+from tests.verify.conftest import COMBINATION, HELD, ROWS, World, changing, fitted
 
 
 def test_a_store_with_a_history_holds(original: World) -> None:
@@ -52,7 +53,7 @@ def test_it_needs_no_torch(original: World) -> None:
         "from pathlib import Path\n"
         "from receraser.verify.checks import examine\n"
         "import receraser.verify.papers, receraser.verify.replay\n"
-        "from receraser.verify.residue import residue\n"
+        "from receraser.residue.search import residue\n"
         f"case, checks = examine(Path({str(original.store)!r}))\n"
         "assert all(one.ok for one in checks), checks\n"
         "assert residue(case, users=['somebody else'])\n"
@@ -107,22 +108,66 @@ def test_an_earlier_state_that_is_kept_is_checked_too(world: World) -> None:
     assert victim.name in world.failing()["files"]
 
 
+def asked(world: World, kind: str, digit: str, *, store: str = "", by_hand: bool = False) -> None:
+    """Write a request down; `by_hand`: without the store's keys."""
+    own = world.examine()[0]
+    pending = Pending(kind, "2026-11-15T17:00:00Z", id=digit * 32, store=store or own.manifest["record"]["store"])
+    (world.store / "pending").mkdir(exist_ok=True)
+    (world.store / "pending" / f"{pending.id}.json").write_bytes(pending.encode(None if by_hand else own.ledger_key))
+
+
 def test_requests_that_wait_are_told(world: World) -> None:
-    for number in range(2):
-        pending = Pending("rebuild", "2026-11-15T17:00:00Z", id=f"{number}" * 32)
-        (world.store / "pending").mkdir(exist_ok=True)
-        (world.store / "pending" / f"{pending.id}.json").write_bytes(pending.encode())
+    asked(world, "rebuild", "0")
+    asked(world, "rebuild", "1")
     _, checks = world.examine()
     assert all(one.ok for one in checks)
-    assert checks[-1].detail == "2 requests are waiting"
+    assert checks[-1].detail == "2 requests are waiting, written with the keys of this store"
+    assert examine(world.store)[1][-1].detail == "2 requests are waiting", "whoever has no keys cannot tell"
     world.rewrite(lambda body: body["record"].update(done="1" * 32))  # type: ignore[attr-defined]
-    assert "1 request is waiting; one is done" in world.examine()[1][-1].detail
+    assert "1 request is waiting, written with the keys of this store; 1 done or" in world.examine()[1][-1].detail
+
+
+def test_a_request_that_somebody_else_wrote_down(world: World) -> None:
+    asked(world, "rebuild", "7", by_hand=True)
+    assert examine(world.store)[1][-1].ok, "whoever has no keys cannot tell"
+    told = world.failing()
+    assert list(told) == ["pending"]
+    assert f"pending/{'7' * 32}.json was not written down with the keys of this store" in told["pending"]
+
+
+def test_a_request_to_a_store_that_was_replaced_waits_for_nothing(world: World) -> None:
+    asked(world, "rebuild", "7", store="a" * 32, by_hand=True)
+    check = world.examine()[1][-1]
+    assert check.ok
+    assert check.detail.startswith("no request is waiting; 1 done or of a store that was replaced")
+
+
+def test_a_crash_while_another_store_takes_the_place_of_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manifest is the new one; the ledger lies where it was made, and the old one beside it."""
+
+    def crash(store: DirectoryStore) -> None:
+        raise InterruptedError
+
+    engine = Engine.from_config(COMBINATION.config(), key=world.key, executor=Here()).fit(Interactions.from_pairs(ROWS))
+    with monkeypatch.context() as patched:
+        patched.setattr(DirectoryStore, "sweep", crash)
+        with pytest.raises(InterruptedError):
+            engine.save(world.store, replace=True, keyring=world.keyring)
+    case, checks = world.examine()
+    name = f"ledger-{case.manifest['record']['store']}.new"
+    assert (world.store / name).exists()
+    assert [one.name for one in checks if not one.ok] == ["strays"]
+    told = {one.name: one.detail for one in checks}
+    assert told["ledger"].startswith("1 entry, root ")
+    assert f"; still in {name}: a crash came" in told["ledger"]
+    DirectoryStore(world.store).sweep()
+    assert world.failing() == {}
+    (world.store / name).write_bytes((world.store / "ledger").read_bytes())
+    assert f"ledger, which is of the store that was replaced ({name} is to" in world.failing()["strays"]
 
 
 def test_a_request_of_another_kind_is_refused(world: World) -> None:
-    pending = Pending("destroy", "2026-11-15T17:00:00Z", id="7" * 32)
-    (world.store / "pending").mkdir(exist_ok=True)
-    (world.store / "pending" / f"{pending.id}.json").write_bytes(pending.encode())
+    asked(world, "destroy", "7")
     assert world.failing() == {
         "pending": f"pending/{'7' * 32}.json asks for 'destroy'; expected one of add, forget, rebuild"
     }

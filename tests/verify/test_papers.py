@@ -82,6 +82,7 @@ def test_receipts_open_their_certificates(original: World) -> None:
         assert f"certificate {receipt.certificate} (entry " in told
         assert not any(name in told for name in receipt.names), "a message names nobody"
     assert "what it names, an interaction, is one of 1 subject" in check_receipt(case, original.receipts[2].payload())
+    assert "what it names, a user, is one of 2 subjects" in check_receipt(case, original.receipts[0].payload())
 
 
 def test_receipts_of_others(world: World, other: World) -> None:

@@ -67,7 +67,7 @@ def flips(world: World, n: int) -> Iterator[tuple[Path, int, int]]:
         yield path, draw.randrange(path.stat().st_size), draw.randrange(1, 256)
 
 
-@pytest.mark.parametrize("places", [150, pytest.param(500, marks=[pytest.mark.nightly, ALL])])
+@pytest.mark.parametrize("places", [60, pytest.param(500, marks=[pytest.mark.nightly, ALL])])
 def test_every_byte_counts(world: World, places: int) -> None:
     unnoticed, n = [], 0
     for path, at, mask in flips(world, places):

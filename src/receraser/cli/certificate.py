@@ -75,6 +75,8 @@ def show(
     else:
         say(f"{html} is for reading; what counts is the file {path}")
     _say_whose_key(one, keyring)
+    if store is None:  # it is signed before it counts: a crash in between leaves one that nothing stands behind
+        say("it counts if the ledger of its store names it: receraser verify --store DIR --certificate FILE")
 
 
 def _from_store(store: Path, number: int | None, keyring: Keyring) -> tuple[Issued, Path]:

@@ -267,8 +267,8 @@ def _fresh_digest(store: Path, folder: Path) -> str:
 def _verify(store: Path, keyring: Keyring) -> list[str]:
     """Check everything as `receraser verify --residue` does; return the names of the checks that failed."""
     from receraser.keys import PUBLIC_KEY
+    from receraser.residue.search import residue
     from receraser.verify.checks import examine
-    from receraser.verify.residue import residue
     from receraser.verify.signatures import Vouchers
 
     case, checks = examine(store, vouchers=Vouchers.of([], keyring, named=True), keyring=keyring)

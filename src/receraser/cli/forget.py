@@ -64,6 +64,8 @@ def forget(
         raise UsageError("--hide is for interactions: name them with --interaction or --requests")
     if receipts is not None and receipts.exists() and (not receipts.is_dir() or any(receipts.iterdir())):
         raise UsageError(f"--receipts {receipts}: expected a new or empty folder")
+    if receipts is not None and not dry_run:
+        _make_folder(receipts)  # before the work: what opens a certificate exists only once
     request = _request(user, item, interaction, requests)
     with opened(store, keys, to_change=not dry_run, keep_old=keep_old) as (engine, reading):
         planned = engine.forget_request(request, dry_run=True)
@@ -165,9 +167,19 @@ def _say_whom_to_tell(engine: Engine) -> None:
         say(f"exports were handed over before, and are not changed by this; tell: {who}")
 
 
+def _make_folder(folder: Path) -> None:
+    from receraser.errors import UsageError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (folder / ".receraser").touch()
+        (folder / ".receraser").unlink()
+    except OSError as error:
+        raise UsageError(f"--receipts {folder}: cannot be written ({error.strerror})") from None
+
+
 def _write_receipts(folder: Path, report: ForgetReport) -> None:
     """Write what opens the certificate for each subject: for them, and to be kept nowhere else."""
-    folder.mkdir(parents=True, exist_ok=True)
     for number, one in enumerate(report.receipts, 1):
         (folder / f"receipt-{number:05d}.json").write_bytes(one.payload() + b"\n")
     say(f"{count(len(report.receipts), 'receipt')} in {folder}: hand each to whoever asked, and keep no copy")

@@ -43,23 +43,26 @@ def opened(
 
     What an interrupted command left to do is done first, unless the command does that itself (`finish`).
     """
+    with Bar("starting"):
+        from receraser.engine import Engine
     started = time.perf_counter()
     if not to_change:
         yield open_store(store, keys, needs_key=needs_key), time.perf_counter() - started
         return
     with Bar("opening the store"):
-        from receraser.engine import Engine
         from receraser.store.directory import DirectoryStore
 
         key = _key(keys, needs_key=needs_key)
         keyring = keyring_for(keys)
+    held = False
     try:
         with Engine.changing(store, key=key, keyring=keyring, keep_old=keep_old, finish=finish) as engine:
+            held = True
             if engine.finished:
                 say(f"finished first: {count(engine.finished, 'request')} that an earlier command was interrupted in")
             yield engine, time.perf_counter() - started
     except BaseException:
-        left = len(DirectoryStore(store).pending())
+        left = len(DirectoryStore(store).pending()) if held else 0  # otherwise they are somebody else's
         if left:
             say(
                 f"{count(left, 'request')} written down and not done yet; the next command that changes {store} goes on"

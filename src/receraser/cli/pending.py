@@ -63,7 +63,12 @@ def finish(
         done = {"pending": 0, "finished": engine.finished, "digest": engine.digest, "level": engine.level}
         print_json({**done, "seconds": rounded(seconds)})
     else:
-        say_published(engine, store, seconds, f"{count(engine.finished, 'request')} that had been waiting: done")
+        say_published(
+            engine,
+            store,
+            seconds,
+            f"{count(engine.finished, 'request')} that had been waiting: done, without receipts",
+        )
 
 
 @pending_app.command("withdraw")

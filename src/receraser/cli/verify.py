@@ -84,7 +84,7 @@ def verify(
 
             checks.append(replayed(case, replay, papers.get("certificate"), progress=bar.update))
         if residue:
-            from receraser.verify.residue import residue as searched
+            from receraser.residue.search import residue as searched
 
             checks += searched(
                 case,
@@ -94,7 +94,7 @@ def verify(
                 search=search,
                 key=_pseudonym_key(case, keys),
             )
-    _tell(checks, replay=replay, as_json=as_json)
+    _tell(checks, notes=_notes(case, checks, replay=replay), as_json=as_json)
     if not all(one.ok for one in checks):
         raise typer.Exit(1)
 
@@ -154,7 +154,22 @@ def _pseudonym_key(case: Case, keys: Path | None) -> bytes | None:
     return load_key(ring.folder) if ring is not None and has_key(ring.folder) else None
 
 
-def _tell(checks: list[Check], *, replay: str, as_json: bool) -> None:
+def _notes(case: Case, checks: list[Check], *, replay: str) -> list[str]:
+    """Return what does not follow although every check holds."""
+    if not all(one.ok for one in checks):
+        return []
+    notes, unknown = [], sorted(case.signers.keys() - case.vouchers.keys.keys())
+    if unknown:
+        notes.append(
+            f"nobody here vouches for key {', '.join(unknown)}: give --trust with the operator's public key, got by "
+            "another way than the store"
+        )
+    if replay == "none":
+        notes.append("that the weights were learned from these rows is shown by --replay all, which fits them again")
+    return notes
+
+
+def _tell(checks: list[Check], *, notes: list[str], as_json: bool) -> None:
     ok = all(one.ok for one in checks)
     if as_json:
         print_json({"ok": ok, "checks": [vars(one) for one in checks]})
@@ -167,5 +182,5 @@ def _tell(checks: list[Check], *, replay: str, as_json: bool) -> None:
         if ok
         else f"{failed} of {count(len(checks), 'check')} {'does' if failed == 1 else 'do'} not hold"
     )
-    if ok and replay == "none":
-        warn("that the weights were learned from these rows is shown by --replay all, which fits them again")
+    for note in notes:
+        warn(note)

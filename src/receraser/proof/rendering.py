@@ -179,7 +179,7 @@ def _asked(one: Certificate) -> Lines:
     if request["unknown"]:
         lines.append(("Nothing held of", f"{request['unknown']} of the {one.subjects} named"))
     if one.subjects:
-        lines.append(("By whom", "not said here; whoever asked has a receipt that fits this certificate"))
+        lines.append(("By whom", "not said here; a receipt shows whose it is, where one was handed out"))
     return lines
 
 
@@ -192,7 +192,7 @@ def _done(one: Certificate) -> Lines:
         lines.append(("Rows added", str(one.rows_added)))
     lines += [
         ("Computed", _PATHS[one.path]),
-        ("Shards retrained", f"{_runs(shards['retrained'])} of {shards['count']}; {shards['untouched']} untouched"),
+        ("Shards retrained", _shards(shards["retrained"], shards["count"])),
         ("Begun", _moment(one.times["started"])),
         ("Published", _moment(one.times["published"])),
         ("Model", _clean(f"{_named(one.config, 'model', 'method', 'partition', 'aggregation')}, seed {one.seed}")),
@@ -247,6 +247,16 @@ def _sentence(text: str) -> str:
 
 def _moment(time: str) -> str:
     return f"{time[:10]} {time[11:19]} UTC"
+
+
+def _shards(retrained: list[int], count: int) -> str:
+    """Say how many shards were fitted again, and which."""
+    if not retrained:
+        return f"none of {count}"
+    if len(retrained) == count:
+        return f"all {count}"
+    which = "number" if len(retrained) == 1 else "numbers"
+    return f"{len(retrained)} of {count} ({which} {_runs(retrained)}); the others untouched"
 
 
 def _runs(numbers: Sequence[int]) -> str:

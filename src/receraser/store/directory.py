@@ -27,10 +27,12 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from receraser.errors import StoreError, StoreNotFoundError
+from receraser.errors import ProofError, StoreError, StoreNotFoundError
 from receraser.fingerprint import canonical_json, of_bytes
 from receraser.keys import flush_folder, make_folder
+from receraser.proof.ledger import frontier_of, read_entries
 
 __all__ = ["FORMAT", "DirectoryStore", "Manifest", "version_of"]
 
@@ -95,8 +97,9 @@ class DirectoryStore:
     def strays(self, manifest: Manifest) -> list[str]:
         """Return what the manifest does not cover: left by an interrupted write, or put there by somebody."""
         named, head = _named(manifest), _head(manifest)
+        certificates = self._certificates_named(manifest)
         found = [f"files/{name}" for name in _names(self._files) if name not in named]
-        found += [f"certificates/{name}" for name in self._unnamed_certificates(head)]
+        found += [f"certificates/{name}" for name in _names(self._certificates) if name not in certificates]
         found += [f"pending/{name}" for name in _names(self._pending) if not _PENDING.fullmatch(name)]
         found += [entry.name for entry in self.path.iterdir() if entry.name not in _PARTS]
         if self._ledger_size() > head["bytes"]:
@@ -110,14 +113,17 @@ class DirectoryStore:
         """Return where the ledger of a store lies that takes the place of another one, until it has."""
         return self.path / f"ledger-{store}.new"
 
-    def _unnamed_certificates(self, head: Mapping[str, int]) -> list[str]:
-        """Return certificates that no entry of the ledger names; reads the ledger only where the numbers differ."""
-        names = _names(self._certificates)
-        if len(names) == head["certificates"]:
-            return []
-        lines = self.ledger(head["bytes"]).splitlines()
-        known = {f"{json.loads(line)['certificate']}.json" for line in lines}
-        return [name for name in names if name not in known]
+    def _certificates_named(self, manifest: Manifest) -> set[str]:
+        """Return the files of certificates that the ledger names; it must be the ledger that the manifest covers."""
+        head = _head(manifest)
+        try:
+            entries = read_entries(self.ledger(head["bytes"]))
+            whole = [one.hex() for one in frontier_of(entries).hashes] == list(head["frontier"])
+        except ProofError as error:
+            raise StoreError(f"the store is damaged: {self._ledger}: {error}") from None
+        if not whole:
+            raise StoreError(f"the store is damaged: the content of {self._ledger} is not what it was written with")
+        return {f"{entry.certificate}.json" for entry in entries}
 
     def manifest(self) -> dict[str, object]:
         """Return the manifest, checked."""
@@ -334,10 +340,11 @@ class DirectoryStore:
             if made.exists():  # this store has taken another one's place
                 made.replace(self._ledger)
                 flush_folder(self.path)
+        certificates = self._certificates_named(manifest)  # raises where the ledger is damaged: nothing is removed then
         left = [self.path / "manifest.json.new", *self.path.glob("ledger-*.new")]
         left = [path for path in left if path.exists()]
         left += [self._files / name for name in _names(self._files) if name not in kept]
-        left += [self._certificates / name for name in self._unnamed_certificates(head)]
+        left += [self._certificates / name for name in _names(self._certificates) if name not in certificates]
         left += [self._pending / name for name in _names(self._pending) if not _PENDING.fullmatch(name)]
         if left:
             self._purge(left)
@@ -389,10 +396,10 @@ def _names(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
 
 
-def _head(manifest: Manifest) -> Mapping[str, int]:
+def _head(manifest: Manifest) -> Mapping[str, Any]:
     """Return how far the ledger goes that a manifest covers."""
     record = manifest.get("record")
-    return record["ledger"] if isinstance(record, Mapping) else {"bytes": 0, "certificates": 0}
+    return record["ledger"] if isinstance(record, Mapping) else {"bytes": 0, "frontier": []}
 
 
 def _store_id(manifest: Manifest) -> str:

@@ -31,17 +31,18 @@ from typing import ParamSpec
 from receraser.data.ids import key_check
 from receraser.errors import ProofError, ReceraserError
 from receraser.keys import PUBLIC_KEY, has_key, load_key
-from receraser.partition.registry import PARTITIONS
 from receraser.proof import merkle
 from receraser.proof.certificate import ACTIONS
 from receraser.proof.commitment import opens
 from receraser.proof.fields import decoded
 from receraser.proof.keyring import Keyring
 from receraser.proof.ledger import CHECKPOINT_TYPE, check_checkpoint, manifest_hash
+from receraser.store.layout import PARTS
 from receraser.store.pending import Pending
 from receraser.verify.case import Case, Issued
 from receraser.verify.content import UNFIT, roles
 from receraser.verify.evidence import Evidence, Manifest, shown
+from receraser.verify.names import BLIND, LOOKING
 from receraser.verify.signatures import Vouchers, who
 
 __all__ = ["CHECKS", "Check", "checked", "counted", "examine"]
@@ -139,18 +140,19 @@ def _named(manifest: Manifest) -> list[str]:
 
 def check_strays(case: Case) -> str:
     """Check that nothing lies in the folder but the store."""
-    named = {"manifest.json", "lock", "ledger", *(f"files/{name}" for name in _named(case.manifest))}
+    ledger, end, found = case.evidence.ledger_name, case.manifest["record"]["ledger"]["bytes"], []
+    named = {*PARTS, ledger, *(f"files/{name}" for name in _named(case.manifest))}  # a folder stands for an empty one
     named |= {f"certificates/{entry.certificate}.json" for entry in case.entries if entry.certificate}
-    named |= {"certificates", "files", "pending"}  # empty
-    end, found = case.manifest["record"]["ledger"]["bytes"], []
     for name, path in case.evidence.everything():
         size = path.lstat().st_size
         if path.is_symlink() or (name not in named and not is_pending(name)):
             found.append(name)
         elif name == "lock" and size:
             found.append(f"lock, which holds {counted(size, 'byte')} and should be empty")
-        elif name == "ledger" and size > end:
-            found.append(f"the end of ledger, which has {size} bytes and should have {end}")
+        elif name == "ledger" != ledger:
+            found.append(f"ledger, which is of the store that was replaced ({ledger} is to take its place)")
+        elif name == ledger and size > end:
+            found.append(f"the end of {name}, which has {size} bytes and should have {end}")
     if found:
         raise ProofError(
             f"{shown(found)}: no part of the store; left by a write that was interrupted, or is going on at this "
@@ -180,10 +182,9 @@ def check_level(case: Case) -> str:
     manifest, config = case.manifest, case.manifest["config"]
     name, settings = str(config["partition"]), config["partition_settings"]
     assert isinstance(settings, Mapping)  # the manifest's form has been checked
-    if name not in PARTITIONS:
-        raise ProofError(f"config.partition is {name!r}; this version knows {', '.join(sorted(PARTITIONS))}")
-    remembers = PARTITIONS[name].remembers_data
-    if manifest["inherited"] and not remembers:
+    if name not in BLIND | LOOKING:
+        raise ProofError(f"config.partition is {name!r}; this version knows {', '.join(sorted(BLIND | LOOKING))}")
+    if manifest["inherited"] and name not in LOOKING:
         raise ProofError(f"inherited is true; the partition {name} looks at no data, and inherits nothing")
     if settings.get("embeddings") == "file" or manifest["inherited"]:
         follows = "L1"
@@ -205,25 +206,29 @@ def check_wishes(case: Case) -> str:
 
 
 def check_pending(case: Case) -> str:
-    """Check that requests that wait can be read."""
-    folder, last = case.evidence.path / "pending", case.manifest["record"]["done"]
+    """Check that requests that wait can be read and, where the ledger's key is at hand, were written with it."""
+    folder, record = case.evidence.path / "pending", case.manifest["record"]
+    key = case.ledger_key if record["signers"] else None
     waiting, done, faults = 0, 0, []
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if not is_pending(f"pending/{path.name}"):
             continue  # a stray
         try:
-            one = Pending.decode(path.stem, path.read_bytes())
+            one = Pending.decode(path.stem, data := path.read_bytes())
+            settled = one.id == record["done"] or one.store not in ("", record["store"])
+            if not settled:  # what is done, or was asked of a store that this one replaced, waits for nothing
+                Pending.decode(path.stem, data, key)
         except (ReceraserError, OSError) as error:
             faults.append(str(error))
             continue
         if one.kind not in _KINDS or (one.kind == "add") != (one.rows is not None):
             faults.append(f"pending/{path.name} asks for {one.kind!r}; expected one of {', '.join(_KINDS)}")
-        finished = one.id == last
-        waiting, done = waiting + (not finished), done + finished
+        waiting, done = waiting + (not settled), done + settled
     if faults:
         raise ProofError(shown(faults))
-    left = "; one is done, and its file is still there until the next change" if done else ""
-    return f"{counted(waiting, 'request is', 'requests are') if waiting else 'no request is'} waiting{left}"
+    left = f"; {done} done or of a store that was replaced, whose file is there until the next change" if done else ""
+    by = ", written with the keys of this store" if waiting and key is not None else ""
+    return f"{counted(waiting, 'request is', 'requests are') if waiting else 'no request is'} waiting{by}{left}"
 
 
 # ---------------------------------------------------------------------- what was signed
@@ -246,7 +251,9 @@ def check_ledger(case: Case) -> str:
     faults = _differences(pairs, "the ledger gives {}; the manifest says {}")
     if faults:
         raise ProofError(shown(faults))
-    return f"{counted(len(entries), 'entry', 'entries')}, root {tree.root().hex()}"
+    name = case.evidence.ledger_name
+    moved = "" if name == "ledger" else f"; still in {name}: a crash came before the other store's was replaced by it"
+    return f"{counted(len(entries), 'entry', 'entries')}, root {tree.root().hex()}{moved}"
 
 
 def check_signers(case: Case) -> str:

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from receraser import fingerprint
-from receraser.config import ADDITIVE_NAMES
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.errors import ProofError, ReceraserError
 from receraser.partition.partition import Landmarks, Partition
 from receraser.store.encoding import decode_landmarks, decode_tensors
 from receraser.verify.evidence import Manifest, ShardEntry
+from receraser.verify.names import ADDITIVE
 
 __all__ = ["UNFIT", "Content", "Get", "read_rows", "recompute", "roles"]
 
@@ -120,7 +120,7 @@ def _shard(
     weights = _read(files["weights"], f"the weights of shard {number}", get, _tensors)
     config = manifest["config"]
     own = dict(config["hyperparameters"])  # type: ignore[call-overload]
-    if config["model"] not in ADDITIVE_NAMES:  # they compute on the CPU, and have no such setting
+    if config["model"] not in ADDITIVE:
         own["device"] = config["device"]
     settings = {"model": config["model"], "hyperparameters": own, "seed": config["seed"]}
     digest = fingerprint.combine(

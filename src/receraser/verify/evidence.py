@@ -18,7 +18,7 @@ from receraser.fingerprint import canonical_json, of_bytes
 from receraser.proof.fields import Check, count, hexadecimal, integer, keys, many, one_of, or_null, refuse, table, text
 from receraser.proof.fields import time as moment
 from receraser.proof.wording import LEVELS
-from receraser.store.directory import FORMAT
+from receraser.store.layout import FORMAT, ledger_to_be
 
 __all__ = ["Evidence", "Ledger", "Manifest", "Previous", "Record", "ShardEntry", "read_manifest", "shown"]
 
@@ -282,10 +282,16 @@ class Evidence:
             raise ProofError(f"certificates/{name}.json is not what was written: its SHA-256 is {of_bytes(data)}")
         return data
 
+    @property
+    def ledger_name(self) -> str:
+        """The file of the ledger: where a crash came while one store replaced another, still where it was made."""
+        made = "" if self.manifest is None else ledger_to_be(self.manifest["record"]["store"])
+        return made if made and (self.path / made).exists() else "ledger"
+
     def ledger(self) -> bytes:
         """Return the whole ledger, also what is behind its end; nothing where there is none."""
         try:
-            return (self.path / "ledger").read_bytes()
+            return (self.path / self.ledger_name).read_bytes()
         except FileNotFoundError:
             return b""
         except OSError as error:

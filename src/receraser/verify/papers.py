@@ -39,7 +39,7 @@ def check_receipt(case: Case, data: bytes) -> str:
     where = f"certificate {one.sha256} (entry {one.entry.index}, {one.entry.action}, {one.entry.time})"
     if not receipt.matches(one.certificate, sha256=one.sha256):
         raise ProofError(f"it does not open {where}: something else was asked for there, or the receipt was changed")
-    article = "an" if receipt.kind[0] in "aeiou" else "a"
+    article = "a" if receipt.kind == "user" else "an"
     return (
         f"what it names, {article} {receipt.kind}, is one of {counted(receipt.leaves, 'subject')} of {where}, level "
         f"{one.certificate.level}"

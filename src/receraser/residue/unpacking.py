@@ -36,6 +36,7 @@ _LONG_NUMBER = 6  # digits; a shorter number in JSON is a count more often than 
 _WIDEST = 16  # values side by side in a JSON object or list that are taken for a row
 _SHORTEST_BASE64 = 16
 _HEX = re.compile(rb"[0-9a-f]{32,}")
+_BINARY = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _KINDS = {"user": "user", "uid": "user", "person": "user", "item": "item", "movie": "item", "film": "item"}
 _DELIMITERS = {"csv": ",", "tsv": "\t", "inter": "\t", "dat": "::"}
 
@@ -51,6 +52,15 @@ class Raw:
     def hexes(self) -> set[str]:
         """Long runs of hexadecimal digits: pseudonyms and digests are such."""
         return {one.decode() for one in _HEX.findall(self.data)}
+
+    @cached_property
+    def is_text(self) -> bool:
+        """Whether it can be read as text, in UTF-8 or an older encoding."""
+        try:
+            self.data.decode()
+        except UnicodeDecodeError:
+            return not _BINARY.search(self.data)
+        return True
 
 
 @dataclass(frozen=True, eq=False)

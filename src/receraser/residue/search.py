@@ -4,8 +4,10 @@ Two ways of asking. By the ledger: every user, item and row that is there now is
 against the subjects of all forget requests, less those who came back by an add; nobody has to be named. By name: ids
 given are looked for as they are and, users, as pseudonyms.
 
-In raw bytes and in text only ids of at least six bytes are looked for, between characters that are no letters or
-digits: shorter ones stand everywhere by chance. In what can be taken apart (`unpacking`) an id is looked for as a whole
+In raw bytes ids of at least six bytes are looked for, between characters that are no letters or digits: shorter ones
+stand everywhere by chance. In text (logs; not what the store itself wrote) a shorter id that is named is looked for as
+a whole word; if it is a number, in text of no form, and below four digits only after a word that says what it is
+(`user=17`, `"item": 17`). In what can be taken apart (`unpacking`) an id is looked for as a whole
 field: of any length where the field's name says that users or items are in it, else of six bytes at least. An
 interaction is found where a row, a JSON object or a line holds both. A hit names the place, never the id.
 """
@@ -18,12 +20,12 @@ from pathlib import Path
 from receraser.data.ids import key_check
 from receraser.errors import ReceraserError
 from receraser.partition.registry import PARTITIONS
+from receraser.residue.finders import KEPT, ByLedger, ByName, Digests, Finder, Place
+from receraser.residue.unpacking import Closed, unpack
 from receraser.verify.case import Case
 from receraser.verify.checks import Check, checked, counted
 from receraser.verify.content import UNFIT, roles
 from receraser.verify.evidence import shown
-from receraser.verify.finders import KEPT, ByLedger, ByName, Digests, Finder, Place
-from receraser.verify.unpacking import Closed, unpack
 
 __all__ = ["residue"]
 
@@ -99,7 +101,11 @@ def _places(case: Case, search: Sequence[Path]) -> Iterator[Place]:
     """Yield every file of a store, what it keeps of earlier states, strays, and the paths named besides."""
     manifest = case.manifest
     what = {f"files/{name}": role for name, role in roles(manifest).items()}
-    documents = {"manifest.json", "ledger", *(f"certificates/{one.certificate}.json" for one in case.entries)}
+    documents = {
+        "manifest.json",
+        case.evidence.ledger_name,
+        *(f"certificates/{one.certificate}.json" for one in case.entries),
+    }
     for name, old in case.evidence.kept():
         what |= {file: f"{KEPT}: {role}" for one, role in roles(old).items() if (file := f"files/{one}") not in what}
         what[f"files/{name}"] = f"{KEPT}: its manifest"
@@ -111,7 +117,7 @@ def _places(case: Case, search: Sequence[Path]) -> Iterator[Place]:
                 f"{what[name]}, {name}" if name in what else name,
                 path.read_bytes(),
                 own=name in what or name in documents,
-                signed=name == "ledger" or name.startswith(("certificates/", "pending/")),
+                signed=name.startswith(("ledger", "certificates/", "pending/")),
                 wishes=name == f"files/{manifest['wishes']}",
                 kind=landmarks,
             )

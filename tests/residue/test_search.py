@@ -17,11 +17,11 @@ from receraser.engine import Engine
 from receraser.erasure.request import ForgetRequest
 from receraser.handing import shred
 from receraser.proof import ledger
+from receraser.residue.finders import _hasher, _prefixed
+from receraser.residue.search import residue
 from receraser.store.encoding import decode_rows, encode_rows
 from receraser.store.pending import Pending
 from receraser.verify.checks import Check, examine
-from receraser.verify.finders import _hasher, _prefixed
-from receraser.verify.residue import residue
 from tests.forgetting.engines import Combination, Here
 from tests.verify.conftest import BACK, GONE, PAIR, ROWS, UNKNOWN, World, changing, fitted
 from tests.verify.test_tampering import file_of, replaced
@@ -119,6 +119,58 @@ def test_an_id_in_a_log(world: World, tmp_path: Path) -> None:
     (log / "service.log.1.gz").write_bytes(gzip.compress(f"{pseudonym(world, GONE)} asked\n".encode()))
     assert "user forgotten by entry 1" in by_ledger(world, log)
     assert "user 1 of those named" in by_name(world, log, users=[GONE])
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize(
+    ("name", "text", "is_there"),
+    [
+        ("u0050", "INFO forget user=u0050 done\n", True),
+        ("u0050", "u0050", True),
+        ("u0050", '{"event": "asked", "message": "forget u0050, please"}\n', True),
+        ("u0050", "user,note\nperson,about u0050\n", True),
+        ("u0050", "au0050 u00501 u0050-b u0050_b x-u0050\n", False),
+        ("1234", "served 1234 twice\n", True),
+        ("1234", "took 1234.5 ms at 2026-1234, 71234\n", False),
+        ("1234", "item,score\ncake,1234\n", False),
+        ("17", "INFO forget user=17 done\n", True),
+        ("17", "INFO forget User_ID: '17'\n", True),
+        ("17", "GET /users/17 HTTP/1.1\n", True),
+        ("17", '{"event": "forget", "user": 17}\n', True),
+        ("17", "took 17 s, item=17, 17 users, user=171, superuser=17\n", False),
+    ],
+)
+def test_a_short_id_in_text(world: World, tmp_path: Path, name: str, text: str, is_there: bool, packed: bool) -> None:
+    """Whole words of any length; of very short numbers only those that are said to be users."""
+    path = tmp_path / ("a.csv" if text.startswith(("user,", "item,")) else "a.log")
+    path = path.with_name(path.name + ".gz") if packed else path
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    if is_there:
+        assert by_name(world, path, users=[name]).startswith(f"user 1 of those named: {path}")
+        return
+    check = found(world, search=[path], users=[name])[NAMES]
+    assert check.ok, check.detail
+    assert ("fewer than 4 digits" in check.detail) == (len(name) < 4)
+
+
+def test_a_short_item_in_text(world: World, tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes("caf\xe9: user=17 took item=9\n".encode("latin-1"))
+    assert found(world, search=[log], items=["17"])[NAMES].ok
+    assert by_name(world, log, items=["9"]) == f"item 1 of those named: {log}"
+    (tmp_path / "a.bin").write_bytes(b"\x00\xff user=u0050 \x01")
+    check = found(world, search=[tmp_path / "a.bin"], users=["u0050"])[NAMES]
+    assert check.ok, "no text"
+    assert "in bytes that are no text only ids of 6 bytes or more" in check.detail
+
+
+def test_a_pair_of_short_ids_in_a_log(world: World, tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("u5 saw i7\nuser=17 took item=9 in 4 s\n")
+    assert by_name(world, log, interactions=[("u5", "i7")]) == f"interaction 1 of those named: {log}"
+    assert by_name(world, log, interactions=[("17", "9")]) == f"interaction 1 of those named: {log}"
+    for other in (("u5", "i"), ("17", "4"), ("9", "17")):
+        assert found(world, search=[log], interactions=[other])[NAMES].ok
 
 
 def test_a_pair_in_a_log(world: World, tmp_path: Path) -> None:

@@ -18,19 +18,26 @@ from numpy.typing import NDArray
 from receraser.data.ids import pseudonyms
 from receraser.errors import ProofError
 from receraser.proof import ledger
+from receraser.residue.unpacking import Column, Fields, Groups, Piece, Raw, Table, Text
 from receraser.verify.case import Case
 from receraser.verify.checks import counted
 from receraser.verify.evidence import shown
-from receraser.verify.unpacking import Column, Fields, Groups, Piece, Raw, Table, Text
 
 __all__ = ["ByLedger", "ByName", "Digests", "Finder", "Place"]
 
-SHORTEST = 6  # bytes of an id that is looked for in raw bytes
+SHORTEST = 6  # bytes of an id that is looked for in bytes of any kind
+SHORTEST_NUMBER = (
+    4  # digits of an id that is looked for in text as it stands; a shorter one only after "user=" and such
+)
 KEPT = "an earlier state, kept"
 
 _MOST_PLACES = 3
 _WIDEST = 8  # values side by side that are tried as user and item
 _WORDS = [re.compile(one) for one in (r"[^\s,;|=\"'\[\]{}()<>]+", r"[\w@.+-]+", r"\w+")]
+_TOLD = {  # what stands before an id and says what it is: user=, "user_id": , /users/
+    kind: rb"(?<![0-9A-Za-z])(?i:" + words + rb")(?:(?i:[_ -]?id)?[\"']?\s{0,2}[:=#]\s{0,2}[\"']?|(?i:s?/))"
+    for kind, words in (("user", rb"user|uid|person"), ("item", rb"item|movie|film"))
+}
 _PSEUDONYM = 32  # digits
 _PREFIX = 12  # digits of a digest, as messages show it
 _PRESENT = "the digest of the present state"
@@ -151,17 +158,32 @@ class ByName(Finder):
                 "not at hand; name its folder with --keys"
             )
         n = len(self._single) + len(self._pairs)
+        names = [
+            *(names[0] for _, _, names in self._single),
+            *(one for _, of, item in self._pairs for one in (of[0], item)),
+        ]
+        short = (
+            f"; an id of fewer than {SHORTEST_NUMBER} digits was looked for as a whole field and in text after user=, "
+            "item= or the like: elsewhere in text it was not searched"
+        )
         return (
-            f"nothing of {counted(n, 'subject')}, users also as pseudonyms; in raw bytes and in text only ids of "
-            f"{SHORTEST} bytes or more were looked for"
+            f"nothing of {counted(n, 'subject')}, users also as pseudonyms; in bytes that are no text only ids of "
+            f"{SHORTEST} bytes or more were looked for{short if any(map(_everywhere, names)) else ''}"
         )
 
 
 def _stands(kind: str, name: str, place: Place, piece: Piece) -> bool:
     """Say whether a user or an item stands in a piece."""
     if isinstance(piece, Raw):
-        a_size = place.own and name.isdecimal()  # numbers in our own documents are no ids
-        return _long(name) and not a_size and _in_bytes(name, piece.data)
+        if _long(name):
+            a_size = place.own and name.isdecimal()  # numbers in our own documents are no ids
+            return not a_size and _in_bytes(name, piece.data)
+        if place.own or not piece.is_text:
+            return False
+        return _told(kind, name, piece.data) or (not name.isdecimal() and _as_word(name, piece.data))
+    if isinstance(piece, Text):  # of no form: a number may be an id
+        text = not place.own and name.isdecimal() and not _everywhere(name)
+        return text and _as_word(name, piece.text.encode(errors="replace"))
     return isinstance(piece, Fields) and name in piece.values and _may_be(kind, name, piece)
 
 
@@ -181,6 +203,38 @@ def _in_bytes(name: str, data: bytes) -> bool:
     return False
 
 
+def _everywhere(name: str) -> bool:
+    """Say whether this is a number so short that it stands everywhere by chance."""
+    return name.isdecimal() and len(name) < SHORTEST_NUMBER
+
+
+def _as_word(name: str, data: bytes, before: bytes = b"") -> bool:
+    """Say whether an id of any length stands somewhere as a whole word; a number is none within a decimal one.
+
+    Examples
+    --------
+    >>> _as_word("u0050", b"forget user=u0050 done"), _as_word("u0050", b"u0050-b"), _as_word("1234", b"1234.5 ms")
+    (True, False, False)
+    """
+    token = name.encode(errors="replace")
+    if token not in data:
+        return False
+    around = (rb"(?<![0-9][.])", rb"(?![.][0-9])") if name.isdecimal() else (b"", b"")
+    word = rb"(?<![0-9A-Za-z_-])" + around[0] + re.escape(token) + rb"(?![0-9A-Za-z_-])" + around[1]
+    return re.search(before + word, data) is not None
+
+
+def _told(kind: str, name: str, data: bytes) -> bool:
+    """Say whether an id stands after a word that says what it is.
+
+    Examples
+    --------
+    >>> _told("user", "17", b'{"user_id": 17}'), _told("user", "17", b"item=17"), _told("user", "17", b"17 users")
+    (True, False, False)
+    """
+    return _as_word(name, data, _TOLD[kind])
+
+
 def _together(user: str, item: str, piece: Piece) -> bool:
     """Say whether a user and an item stand side by side in a piece."""
     if isinstance(piece, Groups):
@@ -188,10 +242,20 @@ def _together(user: str, item: str, piece: Piece) -> bool:
     if isinstance(piece, Table):
         rows = [_holding(piece.columns, *one) for one in (("user", user), ("item", item))]
         return rows[0] is not None and rows[1] is not None and bool((rows[0] & rows[1]).any())
-    if isinstance(piece, Text) and (_long(user) or _long(item)) and user in piece.text:
+    if isinstance(piece, Text) and user in piece.text and item in piece.text:
+        told = _everywhere(user) and _everywhere(item)
         lines = (line.encode(errors="replace") for line in piece.text.splitlines())
-        return any(_in_bytes(user, line) and _in_bytes(item, line) for line in lines)
+        return any(
+            _in_line("user", user, line, told=told) and _in_line("item", item, line, told=told) for line in lines
+        )
     return False
+
+
+def _in_line(kind: str, name: str, line: bytes, *, told: bool) -> bool:
+    """Say whether a user or an item stands in a line; `told`: only after a word that says what it is."""
+    if told:
+        return _told(kind, name, line)
+    return _in_bytes(name, line) if _long(name) else _as_word(name, line)
 
 
 def _holding(columns: Sequence[Column], kind: str, name: str) -> NDArray[np.bool_] | None:

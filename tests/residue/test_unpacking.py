@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save
 
-from receraser.verify.unpacking import Closed, Fields, Groups, Raw, Table, Text, unpack
+from receraser.residue.unpacking import Closed, Fields, Groups, Raw, Table, Text, unpack
 
 LINES = b"2026-11-15 somebody came by\n"
 
