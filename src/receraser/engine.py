@@ -657,7 +657,7 @@ class Engine:
         --------
         >>> import tempfile
         >>> rows = Interactions.from_pairs([("u1", "a"), ("u1", "b"), ("u2", "a"), ("u3", "c")])
-        >>> with tempfile.TemporaryDirectory() as folder:
+        >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
         ...     Engine().fit(rows).save(folder)
         ...     with Engine.changing(folder) as engine:
         ...         gone = engine.forget(users=["u1"]).rows_removed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -40,6 +41,12 @@ class Ready:
 
     def close(self) -> None:
         pass
+
+
+LONG = [
+    pytest.mark.nightly,
+    pytest.mark.skipif("RECERASER_NIGHTLY" not in os.environ, reason="takes longer: RECERASER_NIGHTLY=1"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +125,8 @@ def test_every_part_is_among_them() -> None:
     assert {one.partition for one in made} == set(PARTITIONS)
 
 
+@LONG[0]
+@LONG[1]
 def test_three_workers_of_four_threads_and_rows_in_any_order(
     worker: LocalExecutor, three_workers: LocalExecutor
 ) -> None:
@@ -134,6 +143,8 @@ def test_three_workers_of_four_threads_and_rows_in_any_order(
     assert len(found) == len(BOTH_WAYS)
 
 
+@LONG[0]
+@LONG[1]
 def test_tables_of_many_blocks_and_any_number_of_threads(three_workers: LocalExecutor) -> None:
     """Large enough that products are cut up and shared out."""
     rows = random_rows(300, 1500, 0.01, 6)

@@ -164,7 +164,9 @@ def test_many_shards_are_counted() -> None:
     retrained = list(range(0, 1000, 2))
     one = changed(shards={"count": 1000, "retrained": retrained, "untouched": 500})
     text, page = rendered(one)
-    assert "500 of 1000 (numbers 0, 2, 4, 6, 8, 10, 12, 14, and 492 more); the others untouched" in " ".join(text.split())
+    assert "500 of 1000 (numbers 0, 2, 4, 6, 8, 10, 12, 14, and 492 more); the others untouched" in " ".join(
+        text.split()
+    )
     assert "and 492 more of 1000" in page.text
 
 

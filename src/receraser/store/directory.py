@@ -33,14 +33,12 @@ from receraser.errors import ProofError, StoreError, StoreNotFoundError
 from receraser.fingerprint import canonical_json, of_bytes
 from receraser.keys import flush_folder, make_folder
 from receraser.proof.ledger import frontier_of, read_entries
+from receraser.store.layout import FORMAT, PARTS, ledger_to_be
 
 __all__ = ["FORMAT", "DirectoryStore", "Manifest", "version_of"]
 
-FORMAT = 3
-
 Manifest = Mapping[str, object]
 
-_PARTS = ("certificates", "files", "ledger", "lock", "manifest.json", "pending")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _PENDING = re.compile(r"[0-9a-f]{32}\.json")
 
@@ -91,7 +89,7 @@ class DirectoryStore:
 
     def _foreign(self) -> list[str]:
         """Return what lies in the folder and is no part of any store."""
-        ours = (*_PARTS, "manifest.json.new")
+        ours = (*PARTS, "manifest.json.new")
         return sorted(entry.name for entry in self.path.iterdir() if entry.name not in ours or entry == self._manifest)
 
     def strays(self, manifest: Manifest) -> list[str]:
@@ -101,7 +99,7 @@ class DirectoryStore:
         found = [f"files/{name}" for name in _names(self._files) if name not in named]
         found += [f"certificates/{name}" for name in _names(self._certificates) if name not in certificates]
         found += [f"pending/{name}" for name in _names(self._pending) if not _PENDING.fullmatch(name)]
-        found += [entry.name for entry in self.path.iterdir() if entry.name not in _PARTS]
+        found += [entry.name for entry in self.path.iterdir() if entry.name not in PARTS]
         if self._ledger_size() > head["bytes"]:
             found.append("ledger (its end)")
         return sorted(found)
@@ -111,7 +109,7 @@ class DirectoryStore:
 
     def _ledger_to_be(self, store: str) -> Path:
         """Return where the ledger of a store lies that takes the place of another one, until it has."""
-        return self.path / f"ledger-{store}.new"
+        return self.path / ledger_to_be(store)
 
     def _certificates_named(self, manifest: Manifest) -> set[str]:
         """Return the files of certificates that the ledger names; it must be the ledger that the manifest covers."""
