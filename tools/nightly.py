@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-TESTS = ["tests/durability", "tests/verify"]
+TESTS = ["tests"]
 TOLD = {
     "test_every_kill": "kills, before, after and amid every step of every operation",
     "test_every_refusal": "calls refused: disk full, disk read-only",

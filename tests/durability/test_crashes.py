@@ -38,7 +38,7 @@ from tests.durability.scenes import (
 from tests.durability.stages import LONG, Stage, look, recover, staged
 from tests.durability.traps import AFTER, BEFORE, Trap, counts, in_a_child, points
 
-EVERY = 53  # by default; all of them with the marker `nightly`
+EVERY = 127  # by default; all of them with the marker `nightly`
 
 each = pytest.mark.parametrize("scene", SCENES, ids=str)
 

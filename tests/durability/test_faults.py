@@ -53,10 +53,11 @@ from tests.durability.scenes import (
 from tests.durability.stages import LONG, Stage, look, recover, staged
 from tests.durability.traps import BEFORE, HALF, NEEDS_ROOM, Trap, ended, failing, forked, in_a_child, points
 from tests.forgetting.engines import Breaking, Combination, Here, rows_of
+from tests.nightly import nightly
 
 FULL = failing(errno.ENOSPC)
 EVERYTHING = ("open", "write", "mkdir", "link", "flush", "replace", "unlink", "truncate")
-EVERY = 40
+EVERY = 97
 
 each = pytest.mark.parametrize("scene", SCENES, ids=str)
 
@@ -347,6 +348,7 @@ def test_readers_see_one_state_or_the_other(root: Path) -> None:
     check_clean(root)
 
 
+@nightly
 def test_the_lock_is_not_inherited_by_workers_who_die_with_their_parent(root: Path) -> None:
     """The engine is killed while a real worker is there: the store is free at once, and nobody is left behind."""
     reading, writing = os.pipe()

@@ -21,6 +21,7 @@ from receraser.execution.task import Task, submodel_task
 from receraser.execution.toys import toy_submodel
 from tests.contracts.executor_contract import ExecutorContract, digests, tasks
 from tests.contracts.worlds import checkerboard
+from tests.nightly import nightly
 
 SOURCE = str(Path(receraser.__file__).parents[1])
 LONG: dict[str, object] = {"dim": 4, "n_epochs": 10**7}
@@ -78,6 +79,7 @@ worker.main()
 """
 
 
+@nightly
 def test_the_bits_depend_neither_on_workers_nor_on_threads_nor_on_who_asks(two_workers: LocalExecutor) -> None:
     """Two workers of one thread each, or all tasks in one process with two threads for our kernels.
 

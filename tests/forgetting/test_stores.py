@@ -38,6 +38,7 @@ from tests.forgetting.engines import (
     state_of,
     tensors,
 )
+from tests.nightly import NIGHT
 
 USER, ITEM, TITLE = "forgotten@example.org", "the-forgotten-item", "A forgotten title"
 HIDDEN, CONCEALED = "hidden@example.org", "an-item-in-validation-rows"
@@ -93,7 +94,7 @@ def names(store: Path) -> set[str]:
 # ---------------------------------------------------------------------- what is left
 
 
-@pytest.mark.parametrize("combination", COMBINATIONS, ids=str)
+@pytest.mark.parametrize("combination", COMBINATIONS if NIGHT else COMBINATIONS[::3], ids=str)
 def test_a_store_is_byte_for_byte_that_of_a_fresh_fit(combination: Combination, tmp_path: Path) -> None:
     """Not only the digest: the same files, and the same manifest, but for how long it took."""
     engine = fitted(combination)

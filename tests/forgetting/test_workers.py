@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from receraser.models.registry import MODELS
 from receraser.partition.registry import PARTITIONS
 from tests.contracts.worlds import blocks, random_rows
 from tests.forgetting.engines import EVERY_METHOD, OF_SUMS, Book, Combination, Pair, rows_of
+from tests.nightly import nightly
 
 ROOT = Path(__file__).parent.parent.parent
 WORLD = blocks(14, 12, 2)
@@ -41,12 +41,6 @@ class Ready:
 
     def close(self) -> None:
         pass
-
-
-LONG = [
-    pytest.mark.nightly,
-    pytest.mark.skipif("RECERASER_NIGHTLY" not in os.environ, reason="takes longer: RECERASER_NIGHTLY=1"),
-]
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +119,7 @@ def test_every_part_is_among_them() -> None:
     assert {one.partition for one in made} == set(PARTITIONS)
 
 
-@LONG[0]
-@LONG[1]
+@nightly
 def test_three_workers_of_four_threads_and_rows_in_any_order(
     worker: LocalExecutor, three_workers: LocalExecutor
 ) -> None:
@@ -143,8 +136,7 @@ def test_three_workers_of_four_threads_and_rows_in_any_order(
     assert len(found) == len(BOTH_WAYS)
 
 
-@LONG[0]
-@LONG[1]
+@nightly
 def test_tables_of_many_blocks_and_any_number_of_threads(three_workers: LocalExecutor) -> None:
     """Large enough that products are cut up and shared out."""
     rows = random_rows(300, 1500, 0.01, 6)
