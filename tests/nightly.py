@@ -16,7 +16,8 @@ NIGHT = "RECERASER_NIGHTLY" in os.environ
 def nightly(test: F) -> F:
     """Leave a test to the nightly run."""
     skipped = pytest.mark.skipif(not NIGHT, reason="takes longer: RECERASER_NIGHTLY=1")
-    return pytest.mark.nightly(skipped(test))
+    marked: F = pytest.mark.nightly(skipped(test))
+    return marked
 
 
 def examples(by_day: int, at_night: int) -> int:
