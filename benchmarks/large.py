@@ -60,19 +60,18 @@ def report(found: dict[str, Any]) -> str:
     totals = [one["total"] for one in found["forgets"]]
     stages = ["partition", "submodels", "aggregate", "publish"]
     parts = {stage: statistics.median(one[stage] for one in found["forgets"]) for stage in stages}
-    rest = statistics.median(totals) - sum(parts.values())
+    first, middle = sum(found["fit"].values()), statistics.median(totals)
+    rest = middle - sum(parts.values())
     lines = [
         "# Ten million interactions",
         "",
-        f"`python -m benchmarks.large`, two CPU cores, {found['date']}; {found['rows']:,} rows, {found['shards']} shards.",
+        f"`python -m benchmarks.large`, {found['date']}; {found['rows']:,} rows, {found['shards']} shards",
         "",
         "| | seconds | of the WMF fit |",
         "|---|---|---|",
         f"| WMF on all rows | {retrain:.1f} | 1 |",
-        f"| the shards and their merge, first fit | {sum(found['fit'].values()):.1f} | "
-        f"{sum(found['fit'].values()) / retrain:.2f} |",
-        f"| forget one user, median of {len(totals)} | {statistics.median(totals):.2f} | "
-        f"{statistics.median(totals) / retrain:.3f} |",
+        f"| the shards and their merge, first fit | {first:.1f} | {first / retrain:.2f} |",
+        f"| forget one user, median of {len(totals)} | {middle:.2f} | {middle / retrain:.3f} |",
         *(f"| - {stage} | {value:.2f} | {value / retrain:.3f} |" for stage, value in parts.items()),
         f"| - plan, tables and the rest | {rest:.2f} | {rest / retrain:.3f} |",
         "",
