@@ -43,7 +43,7 @@ class _Hasher:
         self._hash = hashlib.sha256()
         self.add(kind.encode())
 
-    def add(self, data: bytes) -> None:
+    def add(self, data: bytes | memoryview) -> None:
         self._hash.update(len(data).to_bytes(8, "little"))
         self._hash.update(data)
 
@@ -72,8 +72,8 @@ def of_rows(rows: Interactions) -> str:
         names = [name.encode() for name in ids]
         hasher.add(np.array([len(name) for name in names], dtype="<i8").tobytes())
         hasher.add(b"".join(names))
-    hasher.add(rows.user_index.astype("<i4").tobytes())
-    hasher.add(rows.item_index.astype("<i4").tobytes())
+    hasher.add(_raw(rows.user_index.astype("<i4", copy=False)))
+    hasher.add(_raw(rows.item_index.astype("<i4", copy=False)))
     return hasher.hex()
 
 
@@ -85,8 +85,13 @@ def of_tensors(tensors: Tensors) -> str:
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         hasher.add(name.encode())
         hasher.add(f"{little.dtype.kind}{little.dtype.itemsize}{list(little.shape)}".encode())
-        hasher.add(little.tobytes())
+        hasher.add(_raw(little))
     return hasher.hex()
+
+
+def _raw(array: NDArray[np.generic]) -> memoryview:
+    """Return the bytes of an array in the order of its entries, without a copy where they lie in that order."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def combine(parts: Mapping[str, str]) -> str:

@@ -101,16 +101,15 @@ def plan(request: ForgetRequest, train: Interactions, valid: Interactions | None
         valid_rows,
         shards=tuple(np.unique(affected).tolist()),
         unknown=request.unknown(train, valid),
-        users_left_empty=_left_empty(train.user_index, len(train.users), train_rows),
-        items_left_empty=_left_empty(train.item_index, len(train.items), train_rows),
+        users_left_empty=_left_empty(train.user_index[train_rows], np.diff(train.indptr)),
+        items_left_empty=_left_empty(train.item_index[train_rows], train.item_counts),
     )
 
 
-def _left_empty(index: Index, n: int, gone: NDArray[np.bool_]) -> int:
-    """Count which of range(n) occur in no row that stays."""
-    stays = np.zeros(n, dtype=bool)
-    stays[index[~gone]] = True
-    return int(n - np.count_nonzero(stays))
+def _left_empty(gone: Index, counts: NDArray[np.int64]) -> int:
+    """Count who has no row left: `gone` names, row by row, whose row goes; `counts` says how many everybody has."""
+    who, lost = np.unique(gone, return_counts=True)
+    return int(np.count_nonzero(lost == counts[who]))
 
 
 def cheapest(shards: Sequence[int], n_shards: int, share: float | None = None) -> str:
