@@ -78,7 +78,7 @@ def test_every_method_and_every_model_is_among_them() -> None:
 
 @each
 @given(story=stories(), backwards=st.booleans(), threads=st.permutations([1, 2]))
-@settings(max_examples=examples(3, 12))
+@settings(max_examples=examples(2, 12))
 def test_forgetting_equals_never_having_seen(
     combination: Combination, story: Story, backwards: bool, threads: list[int]
 ) -> None:
@@ -96,7 +96,7 @@ def test_forgetting_equals_never_having_seen(
 
 @each_partition
 @given(story=stories(), order=st.randoms(use_true_random=False))
-@settings(max_examples=examples(4, 16))
+@settings(max_examples=examples(3, 16))
 def test_a_batch_is_its_requests_one_by_one_in_any_order(
     combination: Combination, story: Story, order: random.Random
 ) -> None:
@@ -123,7 +123,7 @@ def test_a_batch_is_its_requests_one_by_one_in_any_order(
 
 @each_partition
 @given(story=stories(adds=False), new=rows(least=1, most=8))
-@settings(max_examples=examples(4, 16))
+@settings(max_examples=examples(3, 16))
 def test_rows_that_come_and_go_leave_no_trace(combination: Combination, story: Story, new: frozenset[Pair]) -> None:
     engine, book = fitted(combination, story)
     live(story, engine, book)

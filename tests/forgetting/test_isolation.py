@@ -43,7 +43,7 @@ def report(model: str, train: Assigned, valid: Assigned) -> list[ShardReport]:
 
 @pytest.mark.parametrize("model", FACTOR_MODELS)
 @given(one=assigned, other=assigned, own_valid=assigned, other_valid=assigned, shard=st.integers(0, SHARDS - 1))
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_whatever_the_other_shards_hold(
     model: str, one: Assigned, other: Assigned, own_valid: Assigned, other_valid: Assigned, shard: int
 ) -> None:

@@ -94,7 +94,7 @@ def names(store: Path) -> set[str]:
 # ---------------------------------------------------------------------- what is left
 
 
-@pytest.mark.parametrize("combination", COMBINATIONS if NIGHT else COMBINATIONS[::3], ids=str)
+@pytest.mark.parametrize("combination", COMBINATIONS if NIGHT else COMBINATIONS[::4], ids=str)
 def test_a_store_is_byte_for_byte_that_of_a_fresh_fit(combination: Combination, tmp_path: Path) -> None:
     """Not only the digest: the same files, and the same manifest, but for how long it took."""
     engine = fitted(combination)
