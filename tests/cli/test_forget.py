@@ -451,6 +451,7 @@ def test_a_wish_to_hide(cli: Cli, store: Path, tmp_path: Path) -> None:
 
 def test_whoever_holds_an_export_is_named(cli: Cli, store: Path, tmp_path: Path) -> None:
     assert cli("export", "--store", store, "--out", tmp_path / "x", "--to", "the auditors").code == 0
+    assert "export to the auditors (" in cli("inspect", "--store", store).out
     done = cli("forget", "--store", store, "--user", "u03")
     assert "exports were handed over before, and are not changed by this; tell: the auditors (" in done.err
 

@@ -57,6 +57,7 @@ def inspect(store: options.Store, as_json: options.AsJson = False) -> None:
         "validation": "no rows" if state.valid is None else count(len(state.valid), "row"),
         "ledger": f"{record.size:,} entries, {count(record.certificates, 'certificate')}",
         "origin": f"of the configuration: {record.origin}",
+        "handed out": _handed_out(record),
         "debt": _debt(record, remembers=PARTITIONS[config.partition].remembers_data),
         "size": f"{count(sum(sizes.values()), 'byte')} in {count(len(sizes), 'file')}, all intact",
     }
@@ -74,6 +75,12 @@ def _check_kept(place: DirectoryStore, manifest: Mapping[str, object]) -> None:
     if isinstance(previous, Mapping):
         for name in (previous["manifest"], *previous["files"]):
             place.get(name)
+
+
+def _handed_out(record: Record) -> str:
+    """Say who holds copies that what is forgotten here does not reach."""
+    told = [f"{one['what']} to {one['to']} ({one['time'][:10]})" for one in record.recipients]
+    return "; ".join(dict.fromkeys(told)) or "nothing that is on record"
 
 
 def _debt(record: Record, *, remembers: bool) -> str:

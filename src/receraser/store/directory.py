@@ -160,16 +160,9 @@ class DirectoryStore:
 
     def get(self, name: str) -> bytes:
         """Return the content of a file, checked against its name."""
-        path = self._files / name
         if not _DIGEST.fullmatch(name):
             raise StoreError(f"{self._manifest} is damaged: {name!r} names no file of a store")
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise StoreError(f"the store is damaged: {path} cannot be read ({error.strerror})") from None
-        if of_bytes(data) != name:
-            raise StoreError(f"the store is damaged: the content of {path} is not what it was written with")
-        return data
+        return _content(self._files / name, name)
 
     def sizes(self) -> dict[str, int]:
         """Return the files that lie there as the manifest says, by name and size; their content is not looked at."""
@@ -207,14 +200,7 @@ class DirectoryStore:
 
     def certificate(self, name: str) -> bytes:
         """Return a certificate, checked against its name."""
-        path = self.certificate_path(name)
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise StoreError(f"the store is damaged: {path} cannot be read ({error.strerror})") from None
-        if of_bytes(data) != name:
-            raise StoreError(f"the store is damaged: the content of {path} is not what it was written with")
-        return data
+        return _content(self.certificate_path(name), name)
 
     def pending(self) -> dict[str, bytes]:
         """Return the requests that were made and are not done yet, by their ids."""
@@ -222,10 +208,7 @@ class DirectoryStore:
         for name in _names(self._pending):
             if _PENDING.fullmatch(name):
                 path = self._pending / name
-                try:
-                    found[path.stem] = path.read_bytes()
-                except OSError as error:
-                    raise StoreError(f"the store is damaged: {path} cannot be read ({error.strerror})") from None
+                found[path.stem] = _content(path)
         return found
 
     # ------------------------------------------------------------------ writing
@@ -382,6 +365,17 @@ class DirectoryStore:
                     new.unlink(missing_ok=True)
                 raise
             flush_folder(path.parent)
+
+
+def _content(path: Path, name: str | None = None) -> bytes:
+    """Return what is in a file; where it is named by its content, that must be its SHA-256."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"the store is damaged: {path} cannot be read ({error.strerror})") from None
+    if name is not None and of_bytes(data) != name:
+        raise StoreError(f"the store is damaged: the content of {path} is not what it was written with")
+    return data
 
 
 def version_of(manifest: Manifest) -> str:
