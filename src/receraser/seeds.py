@@ -21,7 +21,21 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["below", "derive", "draw", "draw_torch", "id_counters", "normal", "permutation", "signed", "uniform"]
+__all__ = [
+    "below",
+    "derive",
+    "domain_bits",
+    "draw",
+    "draw_torch",
+    "id_counters",
+    "normal",
+    "permutation",
+    "places",
+    "places_by",
+    "rounds",
+    "signed",
+    "uniform",
+]
 
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: the Weyl step of SplitMix64 (Steele, Lea & Flood 2014)
 _MIX_1 = 0xBF58476D1CE4E5B9
@@ -51,8 +65,10 @@ def id_counters(ids: Iterable[str]) -> Counters:
     return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
 
 
-def draw(key: int, counters: NDArray[np.integer] | Counters) -> Counters:
+def draw(key: int | Counters, counters: NDArray[np.integer] | Counters) -> Counters:
     """Return one uniform 64-bit integer per counter: SplitMix64's output function at `key + (counter + 1) * step`.
+
+    There may be a key for every counter.
 
     Examples
     --------
@@ -60,7 +76,7 @@ def draw(key: int, counters: NDArray[np.integer] | Counters) -> Counters:
     [10451216379200822465, 13757245211066428519]
     """
     with np.errstate(over="ignore"):
-        x = (counters.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN) + np.uint64(key)
+        x = (counters.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN) + np.asarray(key, dtype=np.uint64)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(_MIX_1)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(_MIX_2)
     return np.asarray(x ^ (x >> np.uint64(31)), dtype=np.uint64)
@@ -124,3 +140,45 @@ def permutation(key: int, n: int) -> NDArray[np.int64]:
     [0, 1, 2, 3, 4]
     """
     return np.argsort(draw(key, np.arange(n, dtype=np.uint64)) >> np.uint64(1), kind="stable").astype(np.int64)
+
+
+def rounds(key: int) -> Counters:
+    """Return the keys of the four rounds of `places`."""
+    return draw(key, np.arange(4, dtype=np.uint64))
+
+
+def domain_bits(n: int) -> int:
+    """Return how many bits the numbers have that `places` works on: few enough to be quick, enough to be mixed well."""
+    return max(8, (n - 1).bit_length())
+
+
+def places(key: int, n: int) -> NDArray[np.int64]:
+    """Return a random order of range(n) as the place of each: a keyed bijection, every place computed for itself.
+
+    A Feistel network (Luby & Rackoff 1988) over the next power of two; what falls outside goes through it again until
+    it is inside. Nothing is sorted and nothing is kept, so a kernel can compute the place of one row alone.
+
+    Examples
+    --------
+    >>> sorted(places(3, 5).tolist())
+    [0, 1, 2, 3, 4]
+    """
+    return places_by(rounds(key), n)
+
+
+def places_by(keys: Counters, n: int) -> NDArray[np.int64]:
+    """Return the places by the keys of the rounds."""
+    bits = domain_bits(n)
+    low, high = np.uint64(bits // 2), np.uint64(bits - bits // 2)
+    one = np.uint64(1)
+    low_mask, high_mask = (one << low) - one, (one << high) - one
+    x = np.arange(n, dtype=np.uint64)
+    outside = np.arange(n)
+    while len(outside):
+        left, right = x[outside] >> low, x[outside] & low_mask
+        for turn in (0, 2):
+            left = (left ^ draw(int(keys[turn]), right)) & high_mask
+            right = (right ^ draw(int(keys[turn + 1]), left)) & low_mask
+        x[outside] = (left << low) | right
+        outside = outside[x[outside] >= n]
+    return x.astype(np.int64)

@@ -45,7 +45,7 @@ from receraser.state import State
 from receraser.store.directory import DirectoryStore, Manifest
 from receraser.store.pending import Pending
 from receraser.store.snapshot import Snapshot
-from receraser.training.batches import Triples
+from receraser.training.batches import Held
 from receraser.training.kernels import on_cpu
 from receraser.training.least_squares import Problem
 from receraser.training.sparse import SymmetricMatrix
@@ -125,19 +125,11 @@ def elsewhere_too(rows: Interactions, everywhere: Interactions) -> Interactions:
 def negatives_are_filtered_by_rows_in_other_shards(patch: Patch) -> None:
     everywhere = all_rows(patch)
 
-    class Filtered(Triples):
-        def __init__(self, rows: Interactions, **named: object) -> None:
-            super().__init__(rows, **named)  # type: ignore[arg-type]
-            taken = elsewhere_too(rows, everywhere[0])
-            self._taken = torch.from_numpy(taken.matrix().toarray() > 0)
+    class Filtered(Held):
+        def __init__(self, rows: Interactions) -> None:
+            super().__init__(elsewhere_too(rows, everywhere[0]))
 
-        def prepare(self, epoch: int) -> None:
-            super().prepare(epoch)
-            for column in range(self.negatives.shape[1]):
-                bad = self._taken[self.user, self.negatives[:, column]]
-                self.negatives[:, column][bad] = (self.negatives[:, column][bad] + 1) % self._n_items
-
-    patch.setattr("receraser.models.objectives.Triples", Filtered)
+    patch.setattr("receraser.training.pairs.Held", Filtered)
 
 
 def a_mask_looks_at_other_shards(patch: Patch) -> None:

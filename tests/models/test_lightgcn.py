@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from receraser.data.interactions import Interactions
 from receraser.models.factors import initial_vectors
-from receraser.models.lightgcn import LightGCN, normalised_graph
+from receraser.models.lightgcn import LightGCN, normalised_graph, on_cpu
 from receraser.protocols import Model
 from tests.contracts.model_contract import FactorModelContract
 from tests.contracts.worlds import random_rows
@@ -63,7 +63,7 @@ def test_propagation_is_the_mean_of_the_powers_of_the_graph(n_layers: int) -> No
     p, q = rng.normal(size=(len(rows.users), 3)), rng.normal(size=(len(rows.items), 3))
     powers = [np.linalg.matrix_power(graph, layer) for layer in range(n_layers + 1)]
     expected = sum(powers, start=np.zeros_like(graph)) / (n_layers + 1) @ np.vstack([p, q])
-    propagate = LightGCN(dim=3, n_layers=n_layers)._propagation(rows, CPU)
+    propagate = on_cpu(rows, n_layers)
     found = propagate(torch.from_numpy(p.astype(np.float32)), torch.from_numpy(q.astype(np.float32)))
     np.testing.assert_allclose(torch.cat(found), expected, atol=1e-5)
 
@@ -72,7 +72,7 @@ def test_the_gradient_against_autograd_through_dense_matrices() -> None:
     rows = random_rows(15, 12, 0.3, seed=1)
     rng = np.random.default_rng(3)
     wide = [torch.from_numpy(rng.normal(size=(len(ids), 3))).requires_grad_() for ids in (rows.users, rows.items)]
-    narrow = [one.detach().to(torch.float32).requires_grad_() for one in wide]
+    narrow = [one.detach().to(torch.float32) for one in wide]
     graph = torch.from_numpy(dense_graph(rows))
     layers = [torch.cat(wide)]
     for _ in range(3):
@@ -80,9 +80,11 @@ def test_the_gradient_against_autograd_through_dense_matrices() -> None:
     dense = torch.stack(layers).mean(dim=0)
     weights = torch.from_numpy(rng.normal(size=dense.shape))
     expected = torch.autograd.grad((dense.sigmoid() * weights).sum(), wide)
-    propagate = LightGCN(dim=3, n_layers=3)._propagation(rows, CPU)
-    result = torch.cat(propagate(narrow[0], narrow[1]))
-    found = torch.autograd.grad((result.sigmoid() * weights.to(torch.float32)).sum(), narrow)
+    propagate = on_cpu(rows, 3)
+    result = [one.requires_grad_() for one in propagate(*narrow)]
+    # The map is symmetric: what propagates vectors propagates their gradients back.
+    of_result = torch.autograd.grad((torch.cat(result).sigmoid() * weights.to(torch.float32)).sum(), result)
+    found = propagate(*of_result)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
 

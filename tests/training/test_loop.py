@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from receraser.errors import TrainingError
-from receraser.training.loop import TrainingLog, train
+from receraser.training.loop import Descent, TrainingLog, train
 
 
 class Counting:
@@ -54,8 +54,7 @@ def run(
     objective = objective or Counting()
     values = iter(curve or [])
     log = train(
-        objective,
-        Plain(objective.parameters),
+        Descent(objective, Plain(objective.parameters)),
         n_epochs=n_epochs,
         validate=None if curve is None else lambda: next(values),
         validate_every=every,

@@ -19,7 +19,7 @@ from receraser.models.descent import descend
 from receraser.models.factors import FactorModel, Lesson
 from receraser.models.objectives import Vectors
 from receraser.models.registry import make_factor_model
-from receraser.training.loop import Objective
+from receraser.training.loop import Descent, Objective
 from receraser.training.optimizers import Adagrad, Adam
 
 __all__ = ["OPTIMIZERS", "LinedUp", "learn"]
@@ -103,7 +103,7 @@ def learn(
     loss = teacher.objective(lesson.rows, lesson.seed, parameters=learned, vectors=vectors, dropout=settings.dropout)
     objective = _Penalised(loss, settings.weight_decay, norm)
     optimizer = OPTIMIZERS[settings.optimizer](learned, settings.learning_rate)
-    facts = descend(settings, objective, optimizer, lesson, vectors=vectors)
+    facts = descend(settings, Descent(objective, optimizer), lesson, vectors=vectors)
     for name, one in parameters.items():
         if not torch.isfinite(one).all():
             raise TrainingError(f"the aggregation's {name} is no number; try a smaller learning_rate")

@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 
 from receraser.data.interactions import Interactions
-from receraser.models.pairwise import PairwiseModel, Propagate
-from receraser.training.optimizers import Adagrad, Adam
+from receraser.models.pairwise import PairwiseModel
+from receraser.training.pairs import ADAGRAD, Propagate
 
 __all__ = ["BPR"]
 
@@ -26,7 +26,7 @@ class BPR(PairwiseModel):
     """
 
     name: ClassVar[str] = "bpr"
-    optimizer: ClassVar[type[Adagrad | Adam]] = Adagrad
+    optimizer: ClassVar[str] = ADAGRAD
 
-    def _propagation(self, interactions: Interactions, device: torch.device) -> Propagate:  # noqa: ARG002
-        return lambda p, q: (p, q)
+    def _propagation(self, interactions: Interactions, device: torch.device) -> Propagate | None:  # noqa: ARG002
+        return None

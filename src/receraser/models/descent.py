@@ -14,8 +14,7 @@ import torch
 from receraser.data.interactions import Histories, Interactions
 from receraser.evaluation import RankingTask
 from receraser.models.factors import Lesson, score_blocks
-from receraser.training.loop import Objective, train
-from receraser.training.optimizers import Optimizer
+from receraser.training.loop import Steps, train
 
 __all__ = ["VALIDATION_METRIC", "Validation", "descend"]
 
@@ -32,13 +31,12 @@ class Schedule(Protocol):
 
 def descend(
     schedule: Schedule,
-    objective: Objective,
-    optimizer: Optimizer,
+    steps: Steps,
     lesson: Lesson,
     *,
     vectors: Callable[[], tuple[torch.Tensor, torch.Tensor]],
 ) -> dict[str, object]:
-    """Train the objective's parameters in place; return the facts of the training.
+    """Train the parameters of the steps in place; return the facts of the training.
 
     Parameters
     ----------
@@ -53,8 +51,7 @@ def descend(
             return validation(*vectors())
 
     log = train(
-        objective,
-        optimizer,
+        steps,
         n_epochs=schedule.n_epochs,
         validate=validate if validation else None,
         validate_every=schedule.validate_every,

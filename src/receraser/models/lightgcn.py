@@ -14,9 +14,10 @@ import scipy.sparse as sp
 import torch
 
 from receraser.data.interactions import Interactions
-from receraser.models.pairwise import PairwiseModel, Propagate
-from receraser.training.optimizers import Adagrad, Adam
-from receraser.training.sparse import SymmetricMatrix
+from receraser.models.pairwise import PairwiseModel
+from receraser.training import kernels
+from receraser.training.pairs import ADAM, Propagate
+from receraser.training.sparse import SymmetricMatrix, times_dense
 
 __all__ = ["LightGCN"]
 
@@ -38,7 +39,7 @@ class LightGCN(PairwiseModel):
     """
 
     name: ClassVar[str] = "lightgcn"
-    optimizer: ClassVar[type[Adagrad | Adam]] = Adam
+    optimizer: ClassVar[str] = ADAM
 
     n_layers: int = 3
     batch_size: int = 2048
@@ -47,19 +48,53 @@ class LightGCN(PairwiseModel):
     initial_scale: float = 0.1
 
     def _propagation(self, interactions: Interactions, device: torch.device) -> Propagate:
-        graph = normalised_graph(interactions, device)
-        n_users = len(interactions.users)
+        if device.type == "cuda":
+            return on_cuda(interactions, self.n_layers, device)
+        return on_cpu(interactions, self.n_layers)
 
-        def propagate(p: torch.Tensor, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            layer = torch.cat([p, q])  # (n_users + n_items, dim)
-            total = layer
-            for _ in range(self.n_layers):
-                layer = graph @ layer
-                total = total + layer
-            mean = total / (self.n_layers + 1)
-            return mean[:n_users], mean[n_users:]
 
-        return propagate
+def on_cpu(interactions: Interactions, n_layers: int) -> Propagate:
+    """Return the propagation for the CPU.
+
+    With z = D^-1/2 e a layer is z(l+1) = D^-1 A z(l): the neighbours' plain sum, which needs no weight for each edge.
+    """
+    r = interactions.matrix()
+    transposed = r.T.tocsr()
+    sides = [(one.indptr.astype(np.int64), one.indices.astype(np.int32)) for one in (r, transposed)]
+    degrees = [np.maximum(np.diff(indptr), 1).astype(np.float64) for indptr, _ in sides]
+    shares = [(1.0 / degree).astype(np.float32) for degree in degrees]
+    roots = [torch.from_numpy(np.sqrt(degree).astype(np.float32))[:, None] for degree in degrees]
+    pass_on = kernels.on_cpu().pass_on
+
+    def propagate(p: torch.Tensor, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        layer = [(table / root).numpy() for table, root in zip((p, q), roots, strict=True)]
+        totals = [one.copy() for one in layer]
+        for _ in range(n_layers):
+            new = [np.empty_like(one) for one in layer]
+            for side, (indptr, indices) in enumerate(sides):
+                pass_on(indptr, indices, shares[side], layer[1 - side], new[side], totals[side])
+            layer = new
+        means = [torch.from_numpy(one) * (root / (n_layers + 1)) for one, root in zip(totals, roots, strict=True)]
+        return means[0], means[1]
+
+    return propagate
+
+
+def on_cuda(interactions: Interactions, n_layers: int, device: torch.device) -> Propagate:
+    """Return the propagation for a GPU: all vectors at once, a weight for each edge."""
+    graph = normalised_graph(interactions, device)
+    n_users = len(interactions.users)
+
+    def propagate(p: torch.Tensor, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        layer = torch.cat([p, q])  # (n_users + n_items, dim)
+        total = layer
+        for _ in range(n_layers):
+            layer = times_dense(graph.indptr, graph.indices, graph.values, layer)
+            total = total + layer
+        mean = total / (n_layers + 1)
+        return mean[:n_users], mean[n_users:]
+
+    return propagate
 
 
 def normalised_graph(interactions: Interactions, device: torch.device) -> SymmetricMatrix:

@@ -6,7 +6,7 @@ propagation over the shard's graph (LightGCN).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,12 +16,11 @@ from receraser.data.interactions import Interactions
 from receraser.models.descent import descend
 from receraser.models.factors import FactorModel, Learned, Lesson, initial_vectors
 from receraser.models.objectives import Pairwise, Vectors
+from receraser.training.least_squares import pad
 from receraser.training.loop import Objective
-from receraser.training.optimizers import Adagrad, Adam
+from receraser.training.pairs import PairSteps, Propagate, Rule
 
 __all__ = ["PairwiseModel"]
-
-Propagate = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
 
 @dataclass(kw_only=True)
@@ -44,7 +43,7 @@ class PairwiseModel(FactorModel):
     """
 
     pairwise: ClassVar[bool] = True
-    optimizer: ClassVar[type[Adagrad | Adam]]
+    optimizer: ClassVar[str]
 
     n_epochs: int = 50
     batch_size: int = 1024
@@ -59,20 +58,28 @@ class PairwiseModel(FactorModel):
         """Descend on the pairwise loss; the validation rows decide which epoch's weights are kept."""
         rows = lesson.rows
         p, q = (
-            torch.from_numpy(initial_vectors(ids, self.dim, self.initial_scale, lesson.seed, what)).to(lesson.device)
+            pad(initial_vectors(ids, self.dim, self.initial_scale, lesson.seed, what), lesson.device)
             for ids, what in ((rows.users, "user"), (rows.items, "item"))
         )
         propagate = self._propagation(rows, lesson.device)
-        objective = self.objective(
-            rows, lesson.seed, parameters=(p, q), vectors=lambda: propagate(p, q), penalised=(p, q)
+        steps = PairSteps(
+            rows,
+            parameters=(p, q),
+            rule=Rule(self.optimizer, self.learning_rate, self.weight_decay),
+            batch_size=self.batch_size,
+            n_negatives=self.n_negatives,
+            seed=lesson.seed,
+            propagate=propagate,
         )
-        optimizer = self.optimizer(objective.parameters, self.learning_rate)
-        facts = descend(self, objective, optimizer, lesson, vectors=lambda: propagate(p, q))
-        with torch.no_grad():
-            return (*propagate(p, q), facts)
 
-    def _propagation(self, interactions: Interactions, device: torch.device) -> Propagate:
-        """Return the function from the parameters to the vectors that are scored."""
+        def vectors() -> tuple[torch.Tensor, torch.Tensor]:
+            return (p, q) if propagate is None else propagate(p, q)
+
+        facts = descend(self, steps, lesson, vectors=vectors)
+        return (*vectors(), facts)
+
+    def _propagation(self, interactions: Interactions, device: torch.device) -> Propagate | None:
+        """Return the symmetric map from the parameters to the vectors that are scored; None if they are the same."""
         raise NotImplementedError
 
     def objective(

@@ -20,7 +20,7 @@ from receraser.models.factors import FactorModel, Learned, Lesson, initial_vecto
 from receraser.models.objectives import NonSampling, Vectors
 from receraser.protocols import Progress
 from receraser.training.least_squares import Problem, pad
-from receraser.training.loop import Objective
+from receraser.training.loop import Descent, Objective
 from receraser.training.optimizers import Adagrad
 
 __all__ = ["WMF"]
@@ -79,7 +79,7 @@ class WMF(FactorModel):
         p, q = torch.from_numpy(users).to(device), torch.from_numpy(items).to(device)
         objective = self.objective(rows, lesson.seed, parameters=(p, q), vectors=lambda: (p, q))
         optimizer = Adagrad(objective.parameters, self.learning_rate)
-        return p, q, descend(self, objective, optimizer, lesson, vectors=lambda: (p, q))
+        return p, q, descend(self, Descent(objective, optimizer), lesson, vectors=lambda: (p, q))
 
     def _alternate(
         self, rows: Interactions, p: torch.Tensor, q: torch.Tensor, progress: Progress | None

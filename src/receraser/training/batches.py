@@ -6,26 +6,59 @@ refilled in place, so that a captured CUDA graph can be replayed over it.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from receraser import seeds
 from receraser.data.interactions import Interactions
-from receraser.seeds import derive, draw_torch
+from receraser.seeds import derive
+from receraser.training.kernels import pairs_on_cpu
 
-__all__ = ["Triples", "UserBatches", "shuffled"]
+__all__ = ["Held", "Triples", "UserBatches", "draw_keys", "shuffled"]
 
 
 def shuffled(key: int, n: int, device: torch.device) -> torch.Tensor:
-    """Return a random order of range(n): the integers of `seeds.permutation`, made on the device."""
-    draws = draw_torch(key, torch.arange(n, device=device))
-    return torch.argsort((draws >> 1) & (2**63 - 1), stable=True)
+    """Return a random order of range(n), as the place of each: the integers of `seeds.places`."""
+    keys, bits = seeds.rounds(key), seeds.domain_bits(n)
+    if device.type == "cuda":
+        from receraser.training.kernels import pairs_cuda
+
+        return pairs_cuda.places(keys, n, bits, device)
+    out = np.empty(n, dtype=np.int64)
+    pairs_on_cpu().places(keys, n, bits, out)
+    return torch.from_numpy(out)
+
+
+def draw_keys(seed: int, epoch: int, n: int) -> NDArray[np.uint64]:
+    """Return the keys by which the candidates of an epoch are drawn, n for every row."""
+    return np.array([derive(seed, "negative", epoch, column) for column in range(n)], dtype=np.uint64)
+
+
+class Held:
+    """Which items each user has in the shard, as a table of bits; answers in one look, for any number of pairs.
+
+    A bit for every pair of a user and an item is not much: 2.5 MB for MovieLens 1M, 150 MB for Yelp2018.
+    """
+
+    def __init__(self, rows: Interactions) -> None:
+        users, items = rows.user_index.astype(np.int64), rows.item_index.astype(np.int64)
+        self.n_items = len(rows.items)
+        words = -(-self.n_items // 32)
+        # The rows are sorted by user and item: all bits of a word lie together.
+        word, first = np.unique(users * words + (items >> 5), return_index=True)
+        bits = np.left_shift(np.uint32(1), (items & 31).astype(np.uint32))
+        self.words = np.zeros((len(rows.users), words), dtype=np.uint32)
+        if len(first):
+            self.words.reshape(-1)[word] = np.bitwise_or.reduceat(bits, first)
+        self.everything = np.diff(rows.indptr) == self.n_items  # who has every item
 
 
 class Triples:
     """Batches of (user, item, negatives): every row once per epoch, with items the user does not have in the shard.
 
-    A negative is uniform over the shard's items that are not among the user's rows in this shard. It takes a single
-    draw, without rejection: the r-th missing item is found by binary search over the user's sorted items. A user who
-    has every item has no negative; their rows have weight 0.
+    A negative is uniform over the shard's items that are not among the user's rows in this shard. A user who has every
+    item has no negative; their rows have weight 0.
     """
 
     def __init__(
@@ -35,13 +68,12 @@ class Triples:
         self.batch_size = min(batch_size, max(self.n_rows, 1))
         self.n_batches = -(-self.n_rows // self.batch_size)
         self._seed = seed
-        self._n_items = len(rows.items)
+        held = Held(rows)
+        self._words = torch.from_numpy(held.words.view(np.int32)).to(device)
+        self._n_items = held.n_items
         self._user = torch.from_numpy(rows.user_index.astype("int64")).to(device)
         self._item = torch.from_numpy(rows.item_index.astype("int64")).to(device)
-        self._indptr = torch.from_numpy(rows.indptr).to(device)
-        rank = torch.arange(self.n_rows, device=device) - self._indptr[self._user]
-        self._missing_before = self._user * (self._n_items + 1) + (self._item - rank)  # ascending
-        self._n_missing = self._n_items - self._indptr.diff()
+        self._weight = torch.from_numpy(~held.everything[rows.user_index]).to(device).to(torch.float32)
         size = self.n_batches * self.batch_size
         self.user, self.item = (torch.zeros(size, dtype=torch.int64, device=device) for _ in range(2))
         self.negatives = torch.zeros((size, n_negatives), dtype=torch.int64, device=device)
@@ -50,18 +82,22 @@ class Triples:
 
     def prepare(self, epoch: int) -> None:
         """Fill the buffers for an epoch."""
-        order = shuffled(derive(self._seed, "shuffle", epoch), self.n_rows, self._user.device)
-        user = self._user[order]
-        n_missing = self._n_missing[user]
-        self.user[: self.n_rows] = user
-        self.item[: self.n_rows] = self._item[order]
-        self.weight[: self.n_rows] = (n_missing > 0).to(torch.float32)
-        for column in range(self.negatives.shape[1]):
-            high = (draw_torch(derive(self._seed, "negative", epoch, column), order) >> 32) & 0xFFFFFFFF
-            r = (high * n_missing) >> 32
-            below = torch.searchsorted(self._missing_before, user * (self._n_items + 1) + r, right=True)
-            negative = r + below - self._indptr[user]
-            self.negatives[: self.n_rows, column] = torch.where(n_missing > 0, negative, 0)
+        place = shuffled(derive(self._seed, "shuffle", epoch), self.n_rows, self._user.device)
+        self.user[place] = self._user
+        self.item[place] = self._item
+        self.weight[place] = self._weight
+        self.negatives[place] = self._drawn(draw_keys(self._seed, epoch, self.negatives.shape[1]))
+
+    def _drawn(self, keys: NDArray[np.uint64]) -> torch.Tensor:
+        """Return the negatives of all rows, one for each key; 0 for users who have everything."""
+        if self._user.is_cuda:
+            from receraser.training.kernels import pairs_cuda
+
+            return pairs_cuda.lacking(keys, self._user, self._weight, self._words, self._n_items)
+        out = np.zeros((self.n_rows, len(keys)), dtype=np.int64)
+        words = self._words.numpy().view(np.uint32)
+        pairs_on_cpu().lacking(keys, self._user.numpy(), self._weight.numpy(), words, self._n_items, out)
+        return torch.from_numpy(out)
 
     def batch(self, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return (user, item, negatives, weight) of a batch; its number is a tensor so that a graph can count it up."""
@@ -83,7 +119,8 @@ class UserBatches:
 
     def prepare(self, epoch: int) -> None:
         """Shuffle the users for an epoch."""
-        self._order = shuffled(derive(self._seed, "shuffle", epoch), self.n_users, self._order.device)
+        place = shuffled(derive(self._seed, "shuffle", epoch), self.n_users, self._order.device)
+        self._order = torch.argsort(place)
 
     def batch(self, number: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return the users (b,) of a batch, and for each of their rows the user's place in it and the item (n,)."""

@@ -69,8 +69,13 @@ class Problem:
 
 
 def pad(vectors: NDArray[np.float32], device: torch.device) -> torch.Tensor:
-    """Widen vectors with zeros to what the CPU kernel needs; the solves leave the zeros alone."""
+    """Widen vectors with zeros to what the kernels need; whatever is learned leaves the zeros alone.
+
+    The CPU's want a multiple of 16, Triton's a power of two.
+    """
     width = -(-vectors.shape[1] // _LANES) * _LANES
+    if device.type == "cuda":
+        width = 1 << (width - 1).bit_length()
     padded = np.zeros((vectors.shape[0], width), dtype=np.float32)
     padded[:, : vectors.shape[1]] = vectors
     return torch.from_numpy(padded).to(device)

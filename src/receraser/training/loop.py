@@ -1,8 +1,9 @@
 """The only training loop: epochs of steps, a validation after every few, the best weights kept.
 
-What is trained is an `Objective`: parameters, batches and a loss. The loop knows nothing of models. On CUDA the step of
-an objective with batches of one fixed shape is captured once and replayed, since launches cost more than the work.
-Validation looks at the shard's own held-out rows; without any, the preset number of epochs runs to its end.
+The loop knows nothing of models: it runs `Steps`. They are written out for the pairwise loss (`training.pairs`); for
+any other `Objective`, which is parameters, batches and a loss, `Descent` makes them with torch's gradients. On CUDA the
+step of an objective with batches of one fixed shape is captured once and replayed, since launches cost more than the
+work. Validation looks at the shard's own held-out rows; without any, the preset number of epochs runs to its end.
 """
 
 from __future__ import annotations
@@ -17,13 +18,32 @@ from receraser.errors import TrainingError
 from receraser.protocols import Progress
 from receraser.training.optimizers import Optimizer
 
-__all__ = ["Objective", "TrainingLog", "train"]
+__all__ = ["Descent", "Objective", "Steps", "TrainingLog", "train"]
 
 _CHECK_EVERY = 10  # epochs between looks for a diverged loss when nothing is validated
 
 
+class Steps(Protocol):
+    """What the loop runs."""
+
+    n_batches: int
+
+    @property
+    def parameters(self) -> tuple[torch.Tensor, ...]:
+        """What is learned, in place."""
+        ...
+
+    def run_epoch(self, epoch: int) -> None:
+        """Take a step on every batch."""
+        ...
+
+    def sound(self) -> bool:
+        """Say whether what came of the last epoch is numbers."""
+        ...
+
+
 class Objective(Protocol):
-    """What the loop trains."""
+    """A loss over batches, for `Descent`."""
 
     n_batches: int
     fixed_shape: bool  # every batch has one shape and takes its number as a tensor: the step can be captured
@@ -52,8 +72,7 @@ class TrainingLog:
 
 
 def train(
-    objective: Objective,
-    optimizer: Optimizer,
+    steps: Steps,
     *,
     n_epochs: int,
     validate: Callable[[], float] | None,
@@ -61,7 +80,7 @@ def train(
     patience: int,
     progress: Progress | None = None,
 ) -> TrainingLog:
-    """Train the objective's parameters in place.
+    """Train the parameters in place.
 
     Parameters
     ----------
@@ -73,39 +92,38 @@ def train(
         Stop after this many validations in a row without a new best.
     """
     log = TrainingLog()
-    if objective.n_batches == 0:
+    if steps.n_batches == 0:
         return log
-    step = _Step(objective, optimizer)
     best: list[torch.Tensor] = []
     best_value = -1.0
     for epoch in range(1, n_epochs + 1):
-        loss = step.run_epoch(epoch)
+        steps.run_epoch(epoch)
         log.epochs_run = epoch
         if progress is not None:
             progress("epochs", epoch, n_epochs)
         look_every = validate_every if validate is not None else _CHECK_EVERY
         due = epoch % look_every == 0 or epoch == n_epochs
-        if due and not torch.isfinite(loss):
-            raise TrainingError(f"the loss is no number after epoch {epoch}: try a smaller learning_rate")
+        if due and not steps.sound():
+            raise TrainingError(f"what was learned is no number after epoch {epoch}: try a smaller learning_rate")
         if validate is None or not due:
             continue
         value = validate()
         log.curve.append((epoch, value))
         if value > best_value:
             best_value, log.best_epoch = value, epoch
-            best = [parameter.detach().clone() for parameter in objective.parameters]
+            best = [parameter.detach().clone() for parameter in steps.parameters]
         elif sum(1 for at, _ in log.curve if at > log.best_epoch) >= patience:
             break
     if validate is None:
         log.best_epoch = log.epochs_run
-    for parameter, kept in zip(objective.parameters, best, strict=False):
+    for parameter, kept in zip(steps.parameters, best, strict=False):
         with torch.no_grad():
             parameter.copy_(kept)
     return log
 
 
-class _Step:
-    """One optimisation step, eager or as a replayed CUDA graph."""
+class Descent:
+    """Steps against the gradient of an objective, eager or as a replayed CUDA graph."""
 
     def __init__(self, objective: Objective, optimizer: Optimizer) -> None:
         self._objective = objective
@@ -114,11 +132,21 @@ class _Step:
         self._number = torch.zeros((), dtype=torch.int64, device=self._device)
         self._total = torch.zeros((), dtype=torch.float32, device=self._device)
         self._graph: torch.cuda.CUDAGraph | None = None
+        self.n_batches = objective.n_batches
         for parameter in objective.parameters:
             parameter.requires_grad_(True)
 
-    def run_epoch(self, epoch: int) -> torch.Tensor:
-        """Run all batches of an epoch; return the sum of their losses (still on the device)."""
+    @property
+    def parameters(self) -> tuple[torch.Tensor, ...]:
+        """What is learned."""
+        return self._objective.parameters
+
+    def sound(self) -> bool:
+        """Say whether the losses of the last epoch add up to a number."""
+        return bool(torch.isfinite(self._total))
+
+    def run_epoch(self, epoch: int) -> None:
+        """Run all batches of an epoch."""
         self._objective.prepare(epoch)
         self._number.zero_()
         self._total.zero_()
@@ -131,7 +159,6 @@ class _Step:
                 self._graph.replay()  # type: ignore[attr-defined]
             else:
                 self._once()
-        return self._total.detach()
 
     def _once(self) -> None:
         loss = self._objective.loss(self._number)

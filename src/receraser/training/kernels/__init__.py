@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-__all__ = ["on_cpu", "threads", "use_threads"]
+__all__ = ["on_cpu", "pairs_on_cpu", "threads", "use_threads"]
 
 
 def on_cpu() -> ModuleType:
@@ -20,6 +20,17 @@ def on_cpu() -> ModuleType:
 
         return plain
     return cpu
+
+
+def pairs_on_cpu() -> ModuleType:
+    """Return the CPU kernels of the pairwise loss: numba's, or the plain ones where numba is not installed."""
+    try:
+        from receraser.training.kernels import pairs_cpu
+    except ImportError:
+        from receraser.training.kernels import pairs_plain
+
+        return pairs_plain
+    return pairs_cpu
 
 
 def use_threads(n: int) -> None:

@@ -1,57 +1,25 @@
 """numba kernels: sparse times dense, the solves of alternating least squares, and sums over pairs of items.
 
-Sums run in a fixed order. Dot products keep 16 partial sums (one per vector lane) that are added up in a fixed tree:
-this lets the compiler use vector instructions without being allowed to reorder anything.
+Sums run in a fixed order (`kernels.vectors`).
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import TypeVar, cast
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["add_pairs", "co_counts", "csr_times_dense", "mirrored", "solve_cg", "solve_cholesky"]
+from receraser.training.kernels.vectors import add_row, compiled, dot_rows, parallel, sum_rows
 
-F = TypeVar("F", bound=Callable[..., object])
+__all__ = ["add_pairs", "co_counts", "csr_times_dense", "mirrored", "pass_on", "solve_cg", "solve_cholesky"]
+
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
-LANES = 16
 TILE = 64
 
 
-def _compiled(function: F, *, parallel: bool = False) -> F:
-    """Compile on first use; keep the machine code for the next process where there is a place for it."""
-    try:
-        compiled = numba.njit(cache=True, nogil=True, parallel=parallel)(function)
-    except RuntimeError:  # no folder that numba may write to
-        compiled = numba.njit(nogil=True, parallel=parallel)(function)
-    return cast("F", compiled)
-
-
-def _parallel(function: F) -> F:
-    return _compiled(function, parallel=True)
-
-
-@_compiled
-def _dot(a: Float32, b: Float32, lanes: Float32) -> np.float32:
-    """Return a.b of two vectors whose length is a multiple of LANES; `lanes` is scratch space."""
-    for lane in range(LANES):
-        lanes[lane] = a[lane] * b[lane]
-    for start in range(LANES, a.shape[0], LANES):
-        for lane in range(LANES):
-            lanes[lane] += a[start + lane] * b[start + lane]
-    for lane in range(8):
-        lanes[lane] += lanes[lane + 8]
-    for lane in range(4):
-        lanes[lane] += lanes[lane + 4]
-    return np.float32((lanes[0] + lanes[2]) + (lanes[1] + lanes[3]))
-
-
-@_parallel
+@parallel
 def csr_times_dense(
     indptr: NDArray[np.int64], indices: NDArray[np.int64], values: Float32, dense: Float32, out: Float32
 ) -> None:
@@ -66,7 +34,24 @@ def csr_times_dense(
                 out[row, column] += value * dense[source, column]
 
 
-@_parallel
+@parallel
+def pass_on(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    share: Float32,
+    dense: Float32,
+    out: Float32,
+    total: Float32,
+) -> None:
+    """Write share[r] times the sum of the neighbours' rows into row r of `out`, and add it to `total`."""
+    for row in numba.prange(out.shape[0]):
+        sum_rows(indices, indptr[row], indptr[row + 1], dense, out, row)
+        for c in range(out.shape[1]):
+            out[row, c] *= share[row]
+            total[row, c] += out[row, c]
+
+
+@parallel
 def solve_cg(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int64],
@@ -83,51 +68,39 @@ def solve_cg(
     """
     dim = others.shape[1]
     for row in numba.prange(solution.shape[0]):
-        lanes = np.empty(LANES, dtype=np.float32)
-        x = solution[row]
-        residual = np.empty(dim, dtype=np.float32)
-        direction = np.empty(dim, dtype=np.float32)
-        product = np.empty(dim, dtype=np.float32)
+        work = np.zeros((3, dim), dtype=np.float32)
+        residual, direction, product = 0, 1, 2
         first, last = indptr[row], indptr[row + 1]
         # residual = b - A x, with b = sum of q and A x = (gram + penalty) x + sum of q (q.x)
-        for c in range(dim):
-            residual[c] = -penalty[row] * x[c]
+        add_row(-penalty[row], solution, row, work, residual)
         for k in range(dim):
-            for c in range(dim):
-                residual[c] -= x[k] * gram[k, c]
+            add_row(-solution[row, k], gram, k, work, residual)
         for entry in range(first, last):
-            q = others[indices[entry]]
-            scale = np.float32(1.0) - _dot(q, x, lanes)
-            for c in range(dim):
-                residual[c] += scale * q[c]
-        for c in range(dim):
-            direction[c] = residual[c]
-        rr = _dot(residual, residual, lanes)
+            scale = np.float32(1.0) - dot_rows(others, indices[entry], solution, row)
+            add_row(scale, others, indices[entry], work, residual)
+        work[direction] = work[residual]
+        rr = dot_rows(work, residual, work, residual)
         for _ in range(n_steps):
             if rr < np.float32(1e-20):
                 break
-            for c in range(dim):
-                product[c] = penalty[row] * direction[c]
+            work[product] = np.float32(0.0)
+            add_row(penalty[row], work, direction, work, product)
             for k in range(dim):
-                for c in range(dim):
-                    product[c] += direction[k] * gram[k, c]
+                add_row(work[direction, k], gram, k, work, product)
             for entry in range(first, last):
-                q = others[indices[entry]]
-                scale = _dot(q, direction, lanes)
-                for c in range(dim):
-                    product[c] += scale * q[c]
-            step = rr / _dot(direction, product, lanes)
-            for c in range(dim):
-                x[c] += step * direction[c]
-                residual[c] -= step * product[c]
-            new_rr = _dot(residual, residual, lanes)
+                scale = dot_rows(others, indices[entry], work, direction)
+                add_row(scale, others, indices[entry], work, product)
+            step = rr / dot_rows(work, direction, work, product)
+            add_row(step, work, direction, solution, row)
+            add_row(-step, work, product, work, residual)
+            new_rr = dot_rows(work, residual, work, residual)
             turn = new_rr / rr
             for c in range(dim):
-                direction[c] = residual[c] + turn * direction[c]
+                work[direction, c] = work[residual, c] + turn * work[direction, c]
             rr = new_rr
 
 
-@_compiled
+@compiled
 def _add_four(a: Float64, b: Float64, p: Float64, q: Float64, r: Float64, s: Float64) -> None:
     """Add four rows at once: their outer products to the lower half of a, themselves to b.
 
@@ -150,7 +123,7 @@ def _add_four(a: Float64, b: Float64, p: Float64, q: Float64, r: Float64, s: Flo
             a[j, c] += (pj * p[c] + qj * q[c]) + (rj * r[c] + sj * s[c])
 
 
-@_compiled
+@compiled
 def _solve_positive(a: Float64, b: Float64, column: Float64) -> None:
     """Solve a x = b for a positive definite a, of which the lower half is read; x replaces b. `column`: scratch space.
 
@@ -180,7 +153,7 @@ def _solve_positive(a: Float64, b: Float64, column: Float64) -> None:
             b[c] -= factor * line[c]
 
 
-@_parallel
+@parallel
 def solve_cholesky(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int64],
@@ -215,7 +188,7 @@ def solve_cholesky(
             solution[row, j] = b[j]
 
 
-@_parallel
+@parallel
 def co_counts(
     item_indptr: NDArray[np.int64],
     users: NDArray[np.int64],
@@ -241,7 +214,7 @@ def co_counts(
                 at -= 1
 
 
-@_compiled
+@compiled
 def add_pairs(
     user_indptr: NDArray[np.int64], items: NDArray[np.int64], weights: NDArray[np.int64], n: int, out: NDArray[np.int64]
 ) -> None:
@@ -254,7 +227,7 @@ def add_pairs(
                 out[start + items[b]] += weights[user]
 
 
-@_parallel
+@parallel
 def mirrored(packed: NDArray[np.int64], scale: NDArray[np.float64], out: NDArray[np.float64]) -> None:
     """Write the whole symmetric matrix of a packed upper triangle, row i and column i times scale[i], into `out`.
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["add_pairs", "co_counts", "csr_times_dense", "mirrored", "solve_cg", "solve_cholesky"]
+__all__ = ["add_pairs", "co_counts", "csr_times_dense", "mirrored", "pass_on", "solve_cg", "solve_cholesky"]
 
 Float32 = NDArray[np.float32]
 
@@ -20,6 +20,19 @@ def csr_times_dense(
 ) -> None:
     """Write the product of a CSR matrix and a dense one into `out`."""
     out[:] = sp.csr_matrix((values, indices, indptr), shape=(len(out), len(dense))) @ dense
+
+
+def pass_on(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    share: Float32,
+    dense: Float32,
+    out: Float32,
+    total: Float32,
+) -> None:
+    """Write share[r] times the sum of the neighbours' rows into row r of `out`, and add it to `total`."""
+    csr_times_dense(indptr, indices.astype(np.int64), np.repeat(share, np.diff(indptr)), dense, out)
+    total += out
 
 
 def solve_cg(

@@ -1,0 +1,165 @@
+"""On a GPU: full retrain and one forget, warm, everything included, beside the paper's minutes.
+
+    python -m benchmarks.gpu --data DIR [--datasets ml-1m yelp2018] [--models bpr wmf lightgcn]
+    python -m benchmarks.gpu --report
+
+A retrain is the whole fit with its validation, from rows in memory to a state. A forget begins with the request in an
+open store and ends with the published, certified state; its figure is the median over a few users (spectral) or single
+interactions (receraser). Workers are warm: imports, compilers and the first look at the device are nobody's training.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.datasets import load
+from benchmarks.harness import RESULTS, Times, facts, save, timed
+from benchmarks.tables import head
+
+if TYPE_CHECKING:
+    from receraser.config import EngineConfig
+    from receraser.data.interactions import Interactions
+
+MODELS = ("bpr", "wmf", "lightgcn")
+METRICS = ("recall@20", "ndcg@20")
+# Minutes of the paper's Table 4: a full retrain; a forget by RecEraser.
+PAPER = {
+    "ml-1m": {"retrain": (330.0, 13.0, 545.0), "forget": (22.0, 1.1, 31.0)},
+    "yelp2018": {"forget": (52.0, 3.8, 86.0)},
+}
+LIMITS = {
+    "ml-1m": {"retrain": (15.0, 0.3, 90.0), "forget": (2.0, 0.2, 5.0)},
+    "yelp2018": {"forget": (4.0, 0.5, 10.0)},
+}
+
+
+def configurations(dataset: str, model: str) -> dict[str, EngineConfig]:
+    """Return what is timed: the model alone, in merged shards, under the paper's attention."""
+    from receraser.config import load_config, preset_names
+
+    alone = load_config(f"{model}-{dataset}")
+    found = {"retrain": alone}
+    preset = f"spectral-{model}-{dataset}"
+    if preset in preset_names():
+        found["spectral"] = load_config(preset)
+    else:
+        found["spectral"] = dataclasses.replace(alone, method="spectral", shards=10)
+    preset = f"receraser-{model}-{dataset}"
+    if preset in preset_names():
+        found["receraser"] = load_config(preset)
+    return {name: dataclasses.replace(config, device="cuda", seed=0) for name, config in found.items()}
+
+
+def measured(folder: Path, dataset: str, model: str, methods: Sequence[str], n_forgets: int) -> list[dict[str, Any]]:
+    """Fit and forget with every method."""
+    from receraser.engine import Engine
+    from receraser.evaluation import evaluate  # noqa: F401 - imported before anything is timed
+    from receraser.execution.local import LocalExecutor
+    from receraser.proof.keyring import Keyring
+
+    data = load(folder, dataset)
+    runs = []
+    for method, config in configurations(dataset, model).items():
+        if method not in methods:
+            continue
+        valid = data.valid if dataset == "ml-1m" else None
+        rows = data.train if dataset == "ml-1m" else data.full
+        with tempfile.TemporaryDirectory() as place, LocalExecutor() as executor:
+            Engine.from_config(config, executor=executor).fit(_few(rows), valid=None if valid is None else _few(valid))
+            engine = Engine.from_config(config, executor=executor)
+            seconds = timed(lambda: engine.fit(rows, valid=valid))  # noqa: B023
+            run: dict[str, Any] = {"dataset": dataset, "model": model, "method": method, "fit": seconds}
+            run |= {"stages": dict(engine.seconds), "shards": engine.config.shards}
+            metrics = engine.evaluate(data.test).metrics
+            run |= {name: metrics[name] for name in METRICS}
+            if method != "retrain":
+                keyring = Keyring(Path(place) / "keys")
+                engine.save(Path(place) / "store", keyring=keyring)
+                run["forgets"] = forgets(Path(place) / "store", rows, method, n_forgets, executor, keyring)
+        runs.append(run)
+        print(json.dumps(run), flush=True)
+    return runs
+
+
+def _few(rows: Interactions) -> Interactions:
+    """Return the rows of the first users, to warm up with."""
+    return rows.take(rows.user_index < 500)
+
+
+def forgets(store: Path, rows: Interactions, method: str, n: int, executor: Any, keyring: Any) -> list[dict[str, Any]]:
+    """Forget users (spectral) or interactions (receraser) one by one; the first, which warms up, is not counted."""
+    from receraser.engine import Engine
+
+    found = []
+    every = len(rows.users) // (n + 1)
+    with Engine.changing(store, executor=executor, keyring=keyring) as engine:
+        for number in range(n + 1):
+            user = rows.users.ids[number * every]
+            if method == "receraser":
+                item = next(item for one, item in rows.pairs() if one == user)
+                seconds = timed(lambda: engine.forget(interactions=[(user, item)]))  # noqa: B023
+            else:
+                seconds = timed(lambda: engine.forget(users=[user]))  # noqa: B023
+            found.append({"total": seconds, **engine.seconds})
+    return found[1:]
+
+
+def report(found: dict[str, Any]) -> str:
+    """Return the page."""
+    lines = ["# On a GPU", "", f"`{found['command']}`, {found['date']}, {found['hardware']}, {found['gpu']}", ""]
+    lines += ["Seconds, warm. In brackets the range of the single forgets.", ""]
+    lines += head(["data", "model", "what", "seconds", "at most", "paper", "R@20 / N@20", "stages"])
+    for run in found["runs"]:
+        limits, paper = LIMITS[run["dataset"]], PAPER[run["dataset"]]
+        place = MODELS.index(run["model"])
+        quality = f"{run['recall@20']:.4f} / {run['ndcg@20']:.4f}"
+        if run["method"] == "retrain":
+            times, stages, what = f"{run['fit']:.2f}", run["stages"], "retrain"
+        else:
+            times = str(Times([one["total"] for one in run["forgets"]]))
+            names = [name for name in run["forgets"][0] if name != "total"]
+            stages = {name: statistics.median(one[name] for one in run["forgets"]) for name in names}
+            what = "forget"
+        limit = f"{limits[what][place]:g}" if what in limits else ""
+        theirs = f"{paper[what][place]:g} min" if what in paper else ""
+        shown = ", ".join(f"{name} {value:.2f}" for name, value in stages.items() if value >= 0.005)
+        label = "retrain" if what == "retrain" else f"{what}, {run['method']} K={run['shards']}"
+        cells = [run["dataset"], run["model"], label, times, limit, theirs, quality, shown]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--datasets", nargs="+", default=list(PAPER), choices=list(PAPER))
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
+    parser.add_argument("--methods", nargs="+", default=["retrain", "spectral", "receraser"])
+    parser.add_argument("--forgets", type=int, default=5)
+    parser.add_argument("--report", action="store_true", help="make the page again from the JSON")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    if options.report:
+        found = json.loads((options.out / "gpu.json").read_text())
+        save("gpu", found, report(found), options.out)
+        return
+    if options.data is None:
+        parser.error("--data is missing: the folder that holds ml-1m and yelp2018")
+    import torch
+
+    found = facts("python -m benchmarks.gpu --data DIR") | {"gpu": torch.cuda.get_device_name(), "runs": []}
+    for dataset in options.datasets:
+        for model in options.models:
+            found["runs"] += measured(options.data, dataset, model, options.methods, options.forgets)
+            save("gpu", found, report(found), options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""How speed is measured: two sides in turn, in one run, with the same threads; medians, spread, peak memory.
+
+A machine is never quite the same from one minute to the next, so a time alone says little. Every comparison runs ours
+and the other side alternately, in one process tree, over data that both already hold in memory, and is told as a ratio.
+Results are written twice: all figures as JSON, and a page made from them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["RESULTS", "Peak", "Times", "alternately", "facts", "peak_memory", "save", "timed"]
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Times:
+    """The seconds of several runs of one thing."""
+
+    runs: Sequence[float]
+
+    @property
+    def median(self) -> float:
+        """Half the runs took longer."""
+        return statistics.median(self.runs)
+
+    def __str__(self) -> str:
+        """Return the median and the range."""
+        if len(self.runs) == 1:
+            return f"{self.median:.3g}"
+        return f"{self.median:.3g} [{min(self.runs):.3g}, {max(self.runs):.3g}]"
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Return the seconds that something takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def alternately(sides: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, Times]:
+    """Time every side so many times, one after the other and round again; nothing is warmed up here."""
+    runs: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(repeats):
+        for name, work in sides.items():
+            runs[name].append(timed(work))
+    return {name: Times(found) for name, found in runs.items()}
+
+
+@dataclass
+class Peak:
+    """The most memory that this process and its children held at once, in bytes."""
+
+    bytes: int = 0
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def watch(self) -> None:
+        """Look every few milliseconds until told to stop."""
+        while not self._stop.wait(0.02):
+            self.bytes = max(self.bytes, _held())
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._stop.set()
+
+
+@contextmanager
+def peak_memory() -> Iterator[Peak]:
+    """Watch the memory of this process tree meanwhile."""
+    peak = Peak(_held())
+    watcher = threading.Thread(target=peak.watch, daemon=True)
+    watcher.start()
+    try:
+        yield peak
+    finally:
+        peak.stop()
+        watcher.join()
+
+
+def _held() -> int:
+    """Return what this process and all below it hold: private pages, and their part of shared ones."""
+    total = 0
+    todo = [os.getpid()]
+    while todo:
+        pid = todo.pop()
+        try:
+            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            total += 1024 * int(text.split("Pss:", 1)[1].split()[0])
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                todo += [int(child) for child in (task / "children").read_text().split()]
+        except (OSError, IndexError):  # it ended meanwhile
+            continue
+    return total
+
+
+def facts(command: str) -> dict[str, Any]:
+    """Return what a figure means nothing without: the command, the day, the machine."""
+    return {
+        "command": command,
+        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        "hardware": _hardware(),
+    }
+
+
+def _hardware() -> str:
+    cores = len(os.sched_getaffinity(0))
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+        model = next(line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("model name"))
+    except (OSError, StopIteration):
+        model = platform.machine()
+    return f"{model}, {cores} cores"
+
+
+def save(name: str, found: Mapping[str, Any], page: str, out: Path = RESULTS) -> None:
+    """Write the figures and the page made from them; print the page."""
+    (out / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    (out / f"{name}.md").write_text(page)
+    print(page)

@@ -1,0 +1,116 @@
+"""The kernels of the pairwise loss again, in plain numpy: what the fast ones are held to, and what runs without numba.
+
+The integers are the same; sums agree up to rounding.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from receraser import seeds
+
+__all__ = ["adagrad", "adam", "deal", "gradients", "lacking", "places"]
+
+Float32 = NDArray[np.float32]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+Keys = NDArray[np.uint64]
+Words = NDArray[np.uint32]
+
+
+def places(keys: Keys, n: int, bits: int, out: Int64) -> None:  # noqa: ARG001 - numba's cannot compute them
+    """Write the place of every row."""
+    out[:] = seeds.places_by(keys, n)
+
+
+def deal(keys: Keys, n: int, bits: int, batch_size: int, rows: Int32) -> None:  # noqa: ARG001
+    """Write the rows of every batch, ascending, into `rows`; the places that are left in the last one hold -1."""
+    rows[:] = -1
+    rows[seeds.places_by(keys, n)] = np.arange(n, dtype=np.int32)
+    for batch in rows.reshape(-1, batch_size):
+        there = batch >= 0
+        batch[:] = np.concatenate([np.sort(batch[there]), batch[~there]])
+
+
+def lacking(keys: Keys, users: Int64, weights: Float32, held: Words, n_items: int, out: Int64) -> None:
+    """Draw an item that its user lacks for every row of weight, once for each key."""
+    rows = np.flatnonzero(weights > 0)
+    out[rows] = _lacking(keys, rows, users[rows], held, n_items)
+
+
+def _lacking(keys: Keys, rows: Int64, users: Int64, held: Words, n_items: int) -> Int64:
+    found = np.zeros((len(rows), len(keys)), dtype=np.int64)
+    for column, key in enumerate(keys):
+        x = np.full(len(rows), key, dtype=np.uint64)
+        left = np.arange(len(rows))
+        while len(left):
+            x[left] = seeds.draw(x[left], rows[left])
+            item = ((x[left] >> np.uint64(32)).astype(np.int64) * n_items) >> 32
+            found[left, column] = item
+            word = held[users[left], item >> 5]
+            left = left[(word >> (item & 31).astype(np.uint32)) & np.uint32(1) == 1]
+    return found
+
+
+def gradients(
+    rows: Int32,
+    keys: Keys,
+    users: Int32,
+    items: Int32,
+    everything: NDArray[np.bool_],
+    held: Words,
+    p: Float32,
+    q: Float32,
+    n_owners: int,  # noqa: ARG001
+    of_users: Float32,
+    of_items: Float32,
+    user_counts: Int32,
+    item_counts: Int32,
+) -> None:
+    """Add up the gradients of a batch's pairwise loss, summed and not yet averaged, and count its triples."""
+    rows = rows[rows >= 0]
+    rows = rows[~everything[users[rows]]]
+    user, item = users[rows], items[rows]
+    drawn = _lacking(keys, rows.astype(np.int64), user.astype(np.int64), held, len(q))  # (batch, n)
+    scores = np.einsum("bnd,bd->bn", q[drawn], p[user])
+    other = drawn[np.arange(len(rows)), scores.argmax(axis=1)]
+    difference = scores.max(axis=1, initial=-np.inf) - (p[user] * q[item]).sum(axis=1)
+    slope = (1.0 / (1.0 + np.exp(-np.clip(difference, -30.0, 30.0)))).astype(np.float32)[:, None]
+    np.add.at(of_users, user, slope * (q[other] - q[item]))
+    np.add.at(of_items, item, -slope * p[user])
+    np.add.at(of_items, other, slope * p[user])
+    np.add.at(user_counts, user, 1)
+    np.add.at(item_counts, np.concatenate([item, other]), 1)
+
+
+def adagrad(
+    table: Float32, gradient: Float32, counts: Int32, squares: Float32, rate: float, decay: float, batch_size: int
+) -> None:
+    """Move the rows that are in the batch by their mean gradient and L2 penalty; leave gradient and counts at zero."""
+    g = (gradient + decay * counts[:, None] * table) / np.float32(batch_size)
+    squares += g * g
+    table -= np.float32(rate) * g / (np.sqrt(squares) + np.float32(1e-10))
+    gradient[:] = 0.0
+    counts[:] = 0
+
+
+def adam(
+    table: Float32,
+    gradient: Float32,
+    counts: Int32,
+    means: Float32,
+    squares: Float32,
+    rate: float,
+    decay: float,
+    batch_size: int,
+) -> None:
+    """Move every row by Adam's rule, penalty and clearing up as in `adagrad`."""
+    g = (gradient + decay * counts[:, None] * table) / np.float32(batch_size)
+    means *= np.float32(0.9)
+    means += np.float32(0.1) * g
+    squares *= np.float32(0.999)
+    squares += np.float32(0.001) * (g * g)
+    table -= np.float32(rate) * (means / (np.sqrt(squares) + np.float32(1e-8)))
+    gradient[:] = 0.0
+    counts[:] = 0

@@ -1,0 +1,180 @@
+"""Operations on rows of float32 tables, spelled out in vector instructions for numba: dot products and sums.
+
+A compiler may not reorder a sum, so it adds the 64 products of a dot product one after the other, which takes five
+times as long as the products themselves. Here the order is given: 16 partial sums, added up in a fixed tree. What
+comes out has the same bits on every machine that rounds as IEEE says. A width that is a multiple of `LANES` is the
+quickest; columns that are left over come one by one.
+
+numba keeps machine code by the date of the file that a function is in, not of this one: whoever changes something here
+deletes the *.nbi files beside it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+__all__ = ["LANES", "add_row", "compiled", "dot_rows", "parallel", "sum_rows"]
+
+LANES = 16  # two vectors of eight: the sums of one do not wait for those of the other
+_EIGHT = ir.VectorType(ir.FloatType(), 8)
+_INDEX = ir.IntType(32)
+
+
+def compiled(function: Any, *, parallel: bool = False) -> Any:
+    """Compile on first use; keep the machine code for the next process where there is a place for it."""
+    try:
+        return numba.njit(cache=True, nogil=True, parallel=parallel)(function)
+    except RuntimeError:  # no folder that numba may write to
+        return numba.njit(nogil=True, parallel=parallel)(function)
+
+
+def parallel(function: Any) -> Any:
+    """Compile a function whose `prange` loops may run on several threads."""
+    return compiled(function, parallel=True)
+
+
+def _intrinsic(function: Any) -> Any:
+    """Let numba call a function for the instructions instead of the value; for type checkers it may take anything."""
+    return intrinsic(function)
+
+
+def _row(context: Any, builder: Any, kind: Any, table: Any, row: Any) -> tuple[Any, Any]:
+    """Return the address of a row's first number, and the width."""
+    array = context.make_array(kind)(context, builder, table)
+    width = builder.extract_value(array.shape, 1)
+    return builder.gep(array.data, [builder.mul(row, width)]), width
+
+
+def _eight(builder: Any, start: Any, offset: Any) -> Any:
+    """Return the address of eight numbers from an offset on."""
+    return builder.bitcast(builder.gep(start, [offset]), _EIGHT.as_pointer())
+
+
+def _whole(builder: Any, width: Any, step: int) -> Any:
+    """Return the largest multiple of a power of two that is within the width."""
+    return builder.and_(width, ir.Constant(width.type, -step))
+
+
+def _kept(builder: Any, value: Any) -> Any:
+    """Return a place in memory that holds a value to begin with; the compiler makes a register of it."""
+    return cgutils.alloca_once_value(builder, value)  # type: ignore[no-untyped-call]
+
+
+def _every(builder: Any, first: Any, last: Any, step: int) -> Any:
+    """Loop from first to last, so many at a time."""
+    return cgutils.for_range_slice(builder, first, last, ir.Constant(first.type, step), intp=first.type, inc=True)
+
+
+def _steps(builder: Any, width: Any) -> tuple[Any, Any]:
+    """Return two loops over a row: LANES numbers at a time, and one by one over what is left."""
+    whole = _whole(builder, width, LANES)
+    return _every(builder, ir.Constant(width.type, 0), whole, LANES), _every(builder, whole, width, 1)
+
+
+@_intrinsic
+def dot_rows(typing: Any, a: Any, i: Any, b: Any, j: Any) -> Any:  # noqa: ARG001 - numba names what it hands over
+    """Return a[i] . b[j] for two C-contiguous float32 tables of one width."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        left, width = _row(context, builder, signature.args[0], arguments[0], arguments[1])
+        right, _ = _row(context, builder, signature.args[2], arguments[2], arguments[3])
+        zero = ir.Constant(_EIGHT, [0.0] * 8)
+        sums = [_kept(builder, zero) for _ in range(2)]
+        by_lanes, left_over = _steps(builder, width)
+        with by_lanes as (at, _):
+            for half, total in enumerate(sums):
+                offset = builder.add(at, ir.Constant(width.type, 8 * half))
+                x, y = (builder.load(_eight(builder, row, offset), align=4) for row in (left, right))
+                builder.store(builder.fadd(builder.load(total), builder.fmul(x, y)), total)
+        found, n = builder.fadd(builder.load(sums[0]), builder.load(sums[1])), 8
+        while n > 1:
+            n //= 2
+            halves = [
+                builder.shuffle_vector(
+                    found, found, ir.Constant(ir.VectorType(_INDEX, n), list(range(first, first + n)))
+                )
+                for first in (0, n)
+            ]
+            found = builder.fadd(*halves)
+        result = _kept(builder, builder.extract_element(found, ir.Constant(_INDEX, 0)))
+        with left_over as (at, _):
+            x, y = (builder.load(builder.gep(row, [at])) for row in (left, right))
+            builder.store(builder.fadd(builder.load(result), builder.fmul(x, y)), result)
+        return builder.load(result)
+
+    return types.float32(a, types.intp, b, types.intp), generate
+
+
+@_intrinsic
+def add_row(typing: Any, scale: Any, a: Any, i: Any, b: Any, j: Any) -> Any:  # noqa: ARG001
+    """Add scale * a[i] to b[j], for two C-contiguous float32 tables of one width."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source, width = _row(context, builder, signature.args[1], arguments[1], arguments[2])
+        target, _ = _row(context, builder, signature.args[3], arguments[3], arguments[4])
+        lane = builder.insert_element(ir.Constant(_EIGHT, ir.Undefined), arguments[0], ir.Constant(_INDEX, 0))
+        factor = builder.shuffle_vector(lane, lane, ir.Constant(ir.VectorType(_INDEX, 8), [0] * 8))
+        by_lanes, left_over = _steps(builder, width)
+        with by_lanes as (at, _):
+            for half in range(2):
+                offset = builder.add(at, ir.Constant(width.type, 8 * half))
+                term = builder.fmul(factor, builder.load(_eight(builder, source, offset), align=4))
+                place = _eight(builder, target, offset)
+                builder.store(builder.fadd(builder.load(place, align=4), term), place, align=4)
+        with left_over as (at, _):
+            term = builder.fmul(arguments[0], builder.load(builder.gep(source, [at])))
+            place = builder.gep(target, [at])
+            builder.store(builder.fadd(builder.load(place), term), place)
+        return context.get_dummy_value()
+
+    return types.void(types.float32, a, types.intp, b, types.intp), generate
+
+
+@_intrinsic
+def sum_rows(typing: Any, indices: Any, first: Any, last: Any, a: Any, b: Any, j: Any) -> Any:  # noqa: ARG001
+    """Write the sum of a[indices[e]] over e in [first, last), in this order, into b[j].
+
+    Up to 64 columns at a time: their sums stay in registers while the rows go by.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        chosen = context.make_array(signature.args[0])(context, builder, arguments[0])
+        table = context.make_array(signature.args[3])(context, builder, arguments[3])
+        target, width = _row(context, builder, signature.args[4], arguments[4], arguments[5])
+        number = width.type
+
+        def columns(start: Any, kind: Any, n: int) -> None:
+            zero = ir.Constant(kind, 0.0 if kind == ir.FloatType() else [0.0] * 8)
+            size = 1 if kind == ir.FloatType() else 8
+            sums = [_kept(builder, zero) for _ in range(n)]
+            for total in sums:  # the place is taken once, the zeroing is done every time
+                builder.store(zero, total)
+
+            def at(row: Any, place: int) -> Any:
+                return builder.bitcast(builder.gep(row, [ir.Constant(number, size * place)]), kind.as_pointer())
+
+            with _every(builder, arguments[1], arguments[2], 1) as (entry, _):
+                index = builder.load(builder.gep(chosen.data, [entry]))
+                if index.type.width < number.width:
+                    index = builder.sext(index, number)
+                source = builder.gep(table.data, [builder.add(builder.mul(index, width), start)])
+                for place, total in enumerate(sums):
+                    term = builder.load(at(source, place), align=4)
+                    builder.store(builder.fadd(builder.load(total), term), total)
+            first = builder.gep(target, [start])
+            for place, total in enumerate(sums):
+                builder.store(builder.load(total), at(first, place), align=4)
+
+        edges = [ir.Constant(number, 0), _whole(builder, width, 64), _whole(builder, width, LANES), width]
+        pieces = [(64, _EIGHT, 8), (LANES, _EIGHT, 2), (1, ir.FloatType(), 1)]
+        for first, last, (step, kind, n) in zip(edges[:-1], edges[1:], pieces, strict=True):
+            with _every(builder, first, last, step) as (start, _):
+                columns(start, kind, n)
+        return context.get_dummy_value()
+
+    return types.void(indices, types.intp, types.intp, a, b, types.intp), generate

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from receraser.training.kernels.vectors import add_row, compiled, dot_rows, sum_rows
+
+WIDTHS = [1, 3, 15, 16, 17, 31, 32, 63, 64, 65, 80, 128, 130]
+
+
+@compiled
+def _dot(a, b):  # type: ignore[no-untyped-def]
+    return dot_rows(a, 1, b, 2)
+
+
+@compiled
+def _add(scale, a, b):  # type: ignore[no-untyped-def]
+    add_row(scale, a, 1, b, 1)
+
+
+@compiled
+def _sum(indices, first, last, a, b):  # type: ignore[no-untyped-def]
+    sum_rows(indices, first, last, a, b, 1)
+
+
+def table(n: int, width: int) -> np.ndarray:
+    return np.random.default_rng(width).normal(size=(n, width)).astype(np.float32)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_dot_products(width: int) -> None:
+    a, b = table(3, width), table(4, width)
+    assert _dot(a, b) == pytest.approx(float(a[1].astype(np.float64) @ b[2]), abs=1e-5 * width)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_scaled_row_is_added_to_one_row_alone(width: int) -> None:
+    a, b = table(3, width), table(3, width) + 1
+    expected = b.copy()
+    expected[1] += np.float32(0.3) * a[1]
+    _add(np.float32(0.3), a, b)
+    assert np.array_equal(b, expected)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize(("first", "last"), [(0, 5), (2, 3), (4, 4)])
+def test_sums_of_rows_in_their_order(width: int, kind: type[np.int32 | np.int64], first: int, last: int) -> None:
+    a, b = table(6, width), table(3, width)
+    indices: np.ndarray = np.array([5, 0, 3, 3, 1], dtype=kind)
+    expected = b.copy()
+    expected[1] = 0
+    for index in indices[first:last]:
+        expected[1] += a[index]
+    _sum(indices, first, last, a, b)
+    assert np.array_equal(b, expected)
