@@ -97,26 +97,30 @@ def blocks(n: int, size: int = 256) -> Iterator[slice]:
 def solved(has: Cells, others: Matrix, w: float, penalty: float, start: Matrix | None = None, steps: int = 0) -> Matrix:
     """Return every row's x of (w Q'Q + sum of q q' over what it has + its penalty) x = sum of q over what it has.
 
-    Exactly; or, given where to start from, by so many conjugate-gradient steps.
+    Exactly; or, given where to start from, by so many conjugate-gradient steps, preconditioned by w Q'Q + penalty.
     """
     x = np.zeros((len(has), others.shape[1])) if start is None else start.copy()
     gram, one = w * (others.T @ others), np.eye(others.shape[1])
+    values, axes = np.linalg.eigh(gram)
     for rows in blocks(len(has)):
         own = [others[cells] for cells in has[rows]]
         a = np.stack([gram + q.T @ q + penalty * (len(q) + w * len(others)) * one for q in own])
         b = np.stack([q.sum(axis=0) for q in own])
         if start is None:
             x[rows] = np.linalg.solve(a, b[..., None])[..., 0]
-        residual = direction = b - (a @ x[rows, :, None])[..., 0]
-        rr = (residual**2).sum(axis=1, keepdims=True)
+        common = values + penalty * (np.array([[len(q)] for q in own]) + w * len(others))
+        residual = b - (a @ x[rows, :, None])[..., 0]
+        direction = (residual @ axes / common) @ axes.T
+        rr = (residual * direction).sum(axis=1, keepdims=True)
         for _ in range(steps):
             going = rr >= 1e-20  # who has arrived stays there
             product = (a @ direction[..., None])[..., 0]
             step = np.where(going, rr, 0.0) / np.where(going, (direction * product).sum(axis=1, keepdims=True), 1.0)
             x[rows] += step * direction
             residual = residual - step * product
-            before, rr = rr, (residual**2).sum(axis=1, keepdims=True)
-            direction = residual + rr / np.where(going, before, 1.0) * direction
+            scaled = (residual @ axes / common) @ axes.T
+            before, rr = rr, (residual * scaled).sum(axis=1, keepdims=True)
+            direction = scaled + rr / np.where(going, before, 1.0) * direction
     return x
 
 

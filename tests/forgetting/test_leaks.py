@@ -21,7 +21,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 
 from receraser.aggregation.spectral import Spectral
 from receraser.changes import Change
@@ -348,10 +347,12 @@ def added_up_in_parts(patch: Patch, parts: Callable[[torch.Tensor], Iterable[tor
     class InParts(Problem):
         def solve(self, others: torch.Tensor, start: torch.Tensor, *, cg_steps: int) -> torch.Tensor:
             gram = self._w * torch.stack([part.T @ part for part in parts(others)]).sum(dim=0)
-            solution: NDArray[np.float32] = start.numpy().copy()
-            sparse = self._indptr.numpy(), self._indices.numpy()
-            on_cpu().solve_cg(*sparse, others.numpy(), gram.numpy(), self._penalty.numpy(), cg_steps, solution)
-            return torch.from_numpy(solution)
+            values, axes = torch.linalg.eigh(gram)
+            solution: torch.Tensor = start @ axes
+            fixed = (self._indptr, self._indices, others @ axes, values.clamp(min=0), self._penalty)
+            on_cpu().solve_cg(*(one.numpy() for one in fixed), cg_steps, solution.numpy())
+            back: torch.Tensor = solution @ axes.T
+            return back
 
     patch.setattr("receraser.models.wmf.Problem", InParts)
 

@@ -37,7 +37,7 @@ class WMF(FactorModel):
     missing_weight
         The weight of a pair that is not among the rows; a row has weight 1. Sparse data wants a smaller one.
     regularization, n_sweeps, cg_steps
-        For "als": strength of the penalty, sweeps over both sides, conjugate-gradient steps per solve (CPU).
+        For "als": strength of the penalty, sweeps over both sides, conjugate-gradient steps per solve.
     n_epochs, batch_size, learning_rate, dropout, patience, validate_every
         For "adagrad": see `training.loop`; `batch_size` counts users.
 
@@ -54,7 +54,7 @@ class WMF(FactorModel):
     missing_weight: float = 0.2
     regularization: float = 0.01
     n_sweeps: int = 8
-    cg_steps: int = 3
+    cg_steps: int = 2
     n_epochs: int = 200
     batch_size: int = 512
     learning_rate: float = 0.05

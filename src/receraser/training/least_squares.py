@@ -32,7 +32,7 @@ class Problem:
     missing_weight, regularization
         w and lambda above.
     device
-        "cpu": a few conjugate-gradient steps from the current vectors; "cuda": exact, by batched Cholesky.
+        Where it is solved.
     """
 
     def __init__(
@@ -44,28 +44,40 @@ class Problem:
         indptr = matrix.indptr.astype(np.int64)
         penalty = regularization * (np.diff(indptr) + missing_weight * n_others)
         self._indptr = torch.from_numpy(indptr).to(device)
-        self._indices = torch.from_numpy(matrix.indices.astype(np.int64)).to(device)
+        self._indices = torch.from_numpy(matrix.indices.astype(np.int32)).to(device)
         self._penalty = torch.from_numpy(penalty.astype(np.float32)).to(device)
         self.n_rows = n_rows
 
     def solve(self, others: torch.Tensor, start: torch.Tensor, *, cg_steps: int) -> torch.Tensor:
-        """Return the rows' vectors given the other side's; `start` is where the conjugate gradient sets out from."""
-        gram = self._w * (others.T @ others)
+        """Return the rows' vectors given the other side's, by a few conjugate-gradient steps from `start` on.
+
+        The part of the equations that all rows have in common is inverted exactly (`_turned`) and is the
+        preconditioner: what is left has as many dimensions as the row has entries.
+        """
+        turned, values, back = _turned(others, self._w)
+        solution = start @ back.T
+        fixed = (self._indptr, self._indices, turned, values, self._penalty)
         if self._device.type == "cuda":
             from receraser.training.kernels import cuda
 
-            return cuda.solve_batched(self._indptr, self._indices, others, gram, self._penalty)
-        solution = start.numpy().copy()
-        on_cpu().solve_cg(
-            self._indptr.numpy(),
-            self._indices.numpy(),
-            others.numpy(),
-            gram.numpy(),
-            self._penalty.numpy(),
-            cg_steps,
-            solution,
-        )
-        return torch.from_numpy(solution)
+            cuda.solve_cg(*fixed, cg_steps, solution)
+        else:
+            on_cpu().solve_cg(*(one.numpy() for one in fixed), cg_steps, solution.numpy())
+        return solution @ back
+
+
+def _turned(others: torch.Tensor, weight: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the vectors in coordinates in which weight * others^T others is diagonal, that diagonal, and the way back.
+
+    What all rows have in common costs as many operations as there are columns then, not their square. A column of zeros
+    (`pad`) stays what it is: its value is set apart from all others.
+    """
+    gram = (weight * (others.T @ others)).to(device="cpu", dtype=torch.float64)
+    empty = gram.diagonal() == 0
+    gram.diagonal()[empty] = -1.0
+    values, vectors = torch.linalg.eigh(gram)
+    back = vectors.T.to(others)
+    return others @ back.T, values.clamp(min=0.0).to(others), back
 
 
 def pad(vectors: NDArray[np.float32], device: torch.device) -> torch.Tensor:

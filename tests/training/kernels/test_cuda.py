@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -33,17 +35,21 @@ def test_sparse_times_dense_against_the_plain_version(dim: int) -> None:
     assert all(torch.equal(cuda.csr_times_dense(*arguments), fast) for _ in range(3))
 
 
-@pytest.mark.parametrize("dim", [1, 5, 16, 33, 64])
-def test_batched_solves_against_the_plain_version(dim: int) -> None:
+@pytest.mark.parametrize("dim", [16, 32, 64])
+@pytest.mark.parametrize("n_steps", [0, 2, 60])
+def test_conjugate_gradients_against_the_plain_version(dim: int, n_steps: int) -> None:
     e = equations(dim, n_rows=300)
-    exact = np.zeros(e.start.shape)
-    wide = (e.others.astype(np.float64), e.gram.astype(np.float64), e.penalty.astype(np.float64))
-    plain.solve_cholesky(e.indptr, e.indices, *wide, exact)
-    arguments = [there(one) for one in (e.indptr, e.indices, e.others, e.gram, e.penalty)]
-    found = cuda.solve_batched(*arguments)
-    np.testing.assert_allclose(found.cpu(), exact, atol=1e-3 * max(1.0, float(np.abs(exact).max())))
-    assert not found[-1].any()
-    assert all(torch.equal(cuda.solve_batched(*arguments), found) for _ in range(3))
+    slow = e.start.copy()
+    equation: tuple[Any, ...] = e.for_cg
+    plain.solve_cg(*equation, n_steps=n_steps, solution=slow)
+    arguments: tuple[Any, ...] = tuple(there(one) for one in equation)
+    found = []
+    for _ in range(3):
+        fast = there(e.start)
+        cuda.solve_cg(*arguments, n_steps=n_steps, solution=fast)
+        found.append(fast)
+    np.testing.assert_allclose(found[0].cpu(), slow, atol=2e-3 * np.abs(slow).max())
+    assert all(torch.equal(one, found[0]) for one in found)
 
 
 def test_gradients_of_looked_up_rows() -> None:

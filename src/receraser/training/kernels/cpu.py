@@ -54,49 +54,50 @@ def pass_on(
 @parallel
 def solve_cg(
     indptr: NDArray[np.int64],
-    indices: NDArray[np.int64],
+    indices: NDArray[np.int32],
     others: Float32,
-    gram: Float32,
+    diagonal: Float32,
     penalty: Float32,
     n_steps: int,
     solution: Float32,
 ) -> None:
     """Improve each row of `solution` by conjugate-gradient steps on its normal equations.
 
-    Row r solves (gram + sum of q q^T over its entries + penalty[r] I) x = sum of q over its entries, q being rows of
-    `others`, starting from the x found in `solution`. The width must be a multiple of LANES (pad with zeros).
+    Row r solves (D + sum of q q^T over its entries) x = sum of q over its entries, with D = diag(diagonal) + penalty[r]
+    and q being rows of `others`, starting from the x found in `solution`. D is the preconditioner.
     """
     dim = others.shape[1]
     for row in numba.prange(solution.shape[0]):
-        work = np.zeros((3, dim), dtype=np.float32)
-        residual, direction, product = 0, 1, 2
+        work = np.zeros((4, dim), dtype=np.float32)
+        residual, direction, product, scaled = 0, 1, 2, 3
         first, last = indptr[row], indptr[row + 1]
-        # residual = b - A x, with b = sum of q and A x = (gram + penalty) x + sum of q (q.x)
-        add_row(-penalty[row], solution, row, work, residual)
-        for k in range(dim):
-            add_row(-solution[row, k], gram, k, work, residual)
+        # residual = b - A x, with b = sum of q and A x = D x + sum of q (q.x)
+        for c in range(dim):
+            work[residual, c] = -(diagonal[c] + penalty[row]) * solution[row, c]
         for entry in range(first, last):
             scale = np.float32(1.0) - dot_rows(others, indices[entry], solution, row)
             add_row(scale, others, indices[entry], work, residual)
-        work[direction] = work[residual]
-        rr = dot_rows(work, residual, work, residual)
+        for c in range(dim):
+            work[scaled, c] = work[residual, c] / (diagonal[c] + penalty[row])
+            work[direction, c] = work[scaled, c]
+        rr = dot_rows(work, residual, work, scaled)
         for _ in range(n_steps):
             if rr < np.float32(1e-20):
                 break
-            work[product] = np.float32(0.0)
-            add_row(penalty[row], work, direction, work, product)
-            for k in range(dim):
-                add_row(work[direction, k], gram, k, work, product)
+            for c in range(dim):
+                work[product, c] = (diagonal[c] + penalty[row]) * work[direction, c]
             for entry in range(first, last):
                 scale = dot_rows(others, indices[entry], work, direction)
                 add_row(scale, others, indices[entry], work, product)
             step = rr / dot_rows(work, direction, work, product)
             add_row(step, work, direction, solution, row)
             add_row(-step, work, product, work, residual)
-            new_rr = dot_rows(work, residual, work, residual)
+            for c in range(dim):
+                work[scaled, c] = work[residual, c] / (diagonal[c] + penalty[row])
+            new_rr = dot_rows(work, residual, work, scaled)
             turn = new_rr / rr
             for c in range(dim):
-                work[direction, c] = work[residual, c] + turn * work[direction, c]
+                work[direction, c] = work[scaled, c] + turn * work[direction, c]
             rr = new_rr
 
 

@@ -1,4 +1,4 @@
-"""CUDA kernels: sparse times dense in a fixed order (Triton), and batched least-squares solves (torch).
+"""CUDA kernels (Triton): sparse times dense in a fixed order, and the solves of alternating least squares.
 
 Triton comes with every CUDA build of torch. No atomics: each output row is summed by one program, entry by entry in
 blocks of a fixed size, so the bits are the same on every run.
@@ -11,9 +11,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["csr_times_dense", "solve_batched"]
-
-_PADDED_CELLS = 1 << 27  # float32 cells gathered at once in `solve_batched`: half a gigabyte
+__all__ = ["csr_times_dense", "solve_cg"]
 
 
 @cache
@@ -58,32 +56,64 @@ def csr_times_dense(
     return out
 
 
-def solve_batched(
+@cache
+def _cg_kernel() -> Any:
+    import triton
+    import triton.language as tl
+
+    @triton.jit  # type: ignore[untyped-decorator]
+    def kernel(  # type: ignore[no-untyped-def]
+        indptr, indices, others, diagonal, penalty, solution, n_steps, WIDTH: tl.constexpr, ENTRIES: tl.constexpr
+    ):
+        row = tl.program_id(0)
+        column = tl.arange(0, WIDTH)
+        first, last = tl.load(indptr + row), tl.load(indptr + row + 1)
+        own = tl.load(diagonal + column) + tl.load(penalty + row)
+        x = tl.load(solution + row * WIDTH + column)
+        residual = -own * x
+        for start in range(first, last, ENTRIES):
+            entry = start + tl.arange(0, ENTRIES)
+            source = tl.load(indices + entry, mask=entry < last, other=0)
+            q = tl.load(others + source[:, None] * WIDTH + column[None, :], mask=(entry < last)[:, None], other=0.0)
+            residual += tl.sum((1.0 - tl.sum(q * x[None, :], axis=1))[:, None] * q, axis=0)
+        scaled = residual / own
+        direction = scaled
+        rr = tl.sum(residual * scaled)
+        for _ in range(n_steps):
+            if rr >= 1e-20:
+                product = own * direction
+                for start in range(first, last, ENTRIES):
+                    entry = start + tl.arange(0, ENTRIES)
+                    there = entry < last
+                    source = tl.load(indices + entry, mask=there, other=0)
+                    q = tl.load(others + source[:, None] * WIDTH + column[None, :], mask=there[:, None], other=0.0)
+                    product += tl.sum(tl.sum(q * direction[None, :], axis=1)[:, None] * q, axis=0)
+                step = rr / tl.sum(direction * product)
+                x += step * direction
+                residual -= step * product
+                scaled = residual / own
+                new_rr = tl.sum(residual * scaled)
+                direction = scaled + (new_rr / rr) * direction
+                rr = new_rr
+        tl.store(solution + row * WIDTH + column, x)
+
+    return kernel
+
+
+def solve_cg(
     indptr: torch.Tensor,
     indices: torch.Tensor,
     others: torch.Tensor,
-    gram: torch.Tensor,
+    diagonal: torch.Tensor,
     penalty: torch.Tensor,
-) -> torch.Tensor:
-    """Solve the normal equations of every row exactly, rows of like length together.
+    n_steps: int,
+    solution: torch.Tensor,
+) -> None:
+    """Improve each row of `solution` by conjugate-gradient steps (`kernels.cpu.solve_cg`), one program for each row.
 
-    A row is padded to the next power of two of its own length, so its arithmetic does not depend on its neighbours.
+    The width must be a power of two.
     """
-    dim = others.shape[1]
-    lengths = indptr.diff()
-    solution = torch.zeros((lengths.shape[0], dim), dtype=others.dtype, device=others.device)
-    padded = torch.cat([others, others.new_zeros((1, dim))])  # the last row stands for "no entry"
-    exponent = torch.ceil(torch.log2(lengths.clamp(min=1).to(torch.float64))).to(torch.int64)
-    eye = torch.eye(dim, dtype=others.dtype, device=others.device)
-    for power in range(int(exponent.max()) + 1 if len(lengths) else 0):
-        width = 1 << power
-        of_this_width = ((exponent == power) & (lengths > 0)).nonzero().squeeze(1)
-        for rows in torch.split(of_this_width, max(1, _PADDED_CELLS // (width * dim))):
-            offset = torch.arange(width, device=others.device)
-            entry = (indptr[rows, None] + offset).clamp(max=max(indices.shape[0] - 1, 0))
-            source = torch.where(offset < lengths[rows, None], indices[entry], others.shape[0])  # (rows, width)
-            q = padded[source]  # (rows, width, dim)
-            a = gram + q.transpose(1, 2) @ q + penalty[rows, None, None] * eye
-            factor = torch.linalg.cholesky(a)
-            solution[rows] = torch.cholesky_solve(q.sum(dim=1).unsqueeze(2), factor).squeeze(2)
-    return solution
+    if solution.shape[0]:
+        launch = _cg_kernel()[(solution.shape[0],)]
+        width = solution.shape[1]
+        launch(indptr, indices, others, diagonal, penalty, solution, n_steps, WIDTH=width, ENTRIES=64, num_warps=4)

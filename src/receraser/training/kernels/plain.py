@@ -37,33 +37,30 @@ def pass_on(
 
 def solve_cg(
     indptr: NDArray[np.int64],
-    indices: NDArray[np.int64],
+    indices: NDArray[np.int32],
     others: Float32,
-    gram: Float32,
+    diagonal: Float32,
     penalty: Float32,
     n_steps: int,
     solution: Float32,
 ) -> None:
-    """Improve each row of `solution` by conjugate-gradient steps on its normal equations."""
+    """Improve each row of `solution` by preconditioned conjugate-gradient steps on its normal equations."""
     for row, x in enumerate(solution):
         q = others[indices[indptr[row] : indptr[row + 1]]]
-
-        def times(v: Float32, q: Float32 = q, row: int = row) -> Float32:
-            return np.asarray(gram @ v + q.T @ (q @ v) + penalty[row] * v)
-
-        residual = q.sum(axis=0) - times(x)
-        direction = residual.copy()
-        rr = residual @ residual
+        own = diagonal + penalty[row]
+        residual = q.sum(axis=0) - own * x - q.T @ (q @ x)
+        direction = residual / own
+        rr = residual @ direction
         for _ in range(n_steps):
             if rr < 1e-20:
                 break
-            product = times(direction)
+            product = own * direction + q.T @ (q @ direction)
             step = rr / (direction @ product)
             x += step * direction
             residual -= step * product
-            turn = (residual @ residual) / rr
-            direction = residual + turn * direction
-            rr = residual @ residual
+            new_rr = residual @ (residual / own)
+            direction = residual / own + (new_rr / rr) * direction
+            rr = new_rr
 
 
 def solve_cholesky(
