@@ -27,9 +27,15 @@ class Equations:
     start: NDArray[np.float32]
 
     @property
-    def for_cg(self) -> tuple[Any, ...]:
+    def for_cg(self) -> dict[str, Any]:
         """What conjugate gradients take, but for the number of steps and where to set out from."""
-        return self.indptr, self.indices.astype(np.int32), self.others, self.diagonal, self.penalty
+        return {
+            "indptr": self.indptr,
+            "indices": self.indices.astype(np.int32),
+            "others": self.others,
+            "diagonal": self.diagonal,
+            "penalty": self.penalty,
+        }
 
     @property
     def wide(self) -> tuple[Any, ...]:
@@ -76,8 +82,8 @@ def test_sparse_times_dense_against_the_plain_version(dim: int) -> None:
 def test_conjugate_gradients_against_the_plain_version(dim: int, n_steps: int) -> None:
     e = equations(dim)
     fast, slow = e.start.copy(), e.start.copy()
-    cpu.solve_cg(*e.for_cg, n_steps=n_steps, solution=fast)
-    plain.solve_cg(*e.for_cg, n_steps=n_steps, solution=slow)
+    cpu.solve_cg(**e.for_cg, n_steps=n_steps, solution=fast)
+    plain.solve_cg(**e.for_cg, n_steps=n_steps, solution=slow)
     np.testing.assert_allclose(fast, slow, atol=2e-3 * np.abs(slow).max())
     assert np.array_equal(fast, e.start) == (n_steps == 0)
 
@@ -85,7 +91,7 @@ def test_conjugate_gradients_against_the_plain_version(dim: int, n_steps: int) -
 def test_conjugate_gradients_arrive_at_the_exact_solution() -> None:
     e = equations(16)
     found, exact = e.start.copy(), np.zeros(e.start.shape)
-    cpu.solve_cg(*e.for_cg, n_steps=60, solution=found)
+    cpu.solve_cg(**e.for_cg, n_steps=60, solution=found)
     plain.solve_cholesky(e.indptr, e.indices, *e.wide, exact)
     np.testing.assert_allclose(found, exact, atol=1e-4)
 
@@ -151,7 +157,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(several_threads: int) -
         numba.set_num_threads(threads)
         product, steps, exact = np.empty_like(e.start), e.start.copy(), np.zeros(e.start.shape)
         cpu.csr_times_dense(e.indptr, e.indices, values, e.others, product)
-        cpu.solve_cg(*e.for_cg, n_steps=3, solution=steps)
+        cpu.solve_cg(**e.for_cg, n_steps=3, solution=steps)
         cpu.solve_cholesky(e.indptr, e.indices, *e.wide, exact)
         whole = np.empty((200, 200))
         cpu.mirrored(np.arange(200 * 201 // 2), np.linspace(0.1, 1.0, 200), whole)
@@ -163,7 +169,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(several_threads: int) -
 def test_a_row_does_not_depend_on_its_neighbours() -> None:
     e = equations(16)
     together = e.start.copy()
-    cpu.solve_cg(*e.for_cg, n_steps=3, solution=together)
+    cpu.solve_cg(**e.for_cg, n_steps=3, solution=together)
     indices = e.indices.astype(np.int32)
     for row in (0, 7, len(e.start) - 1):
         first, last = e.indptr[row], e.indptr[row + 1]

@@ -40,13 +40,12 @@ def test_sparse_times_dense_against_the_plain_version(dim: int) -> None:
 def test_conjugate_gradients_against_the_plain_version(dim: int, n_steps: int) -> None:
     e = equations(dim, n_rows=300)
     slow = e.start.copy()
-    equation: tuple[Any, ...] = e.for_cg
-    plain.solve_cg(*equation, n_steps=n_steps, solution=slow)
-    arguments: tuple[Any, ...] = tuple(there(one) for one in equation)
+    plain.solve_cg(**e.for_cg, n_steps=n_steps, solution=slow)
+    arguments: dict[str, Any] = {name: there(one) for name, one in e.for_cg.items()}
     found = []
     for _ in range(3):
         fast = there(e.start)
-        cuda.solve_cg(*arguments, n_steps=n_steps, solution=fast)
+        cuda.solve_cg(**arguments, n_steps=n_steps, solution=fast)
         found.append(fast)
     np.testing.assert_allclose(found[0].cpu(), slow, atol=2e-3 * np.abs(slow).max())
     assert all(torch.equal(one, found[0]) for one in found)
