@@ -14,8 +14,8 @@ from receraser.cli.papers import KeyFolder, keyring_in, new_file, read_file
 from receraser.errors import ProofError, UsageError
 
 if TYPE_CHECKING:
+    from receraser.proof.issued import Issued
     from receraser.proof.keyring import Keyring
-    from receraser.store.history import Issued
 
 __all__ = ["certificate_app"]
 
@@ -91,11 +91,11 @@ def _from_store(store: Path, number: int | None, keyring: Keyring) -> tuple[Issu
 
 
 def _from_file(file: Path | None, keyring: Keyring) -> tuple[Issued, Path]:
-    from receraser.store.history import read_certificate
+    from receraser.proof.issued import claimed_certificate
 
     assert file is not None  # where there is no store
     try:
-        return read_certificate(read_file(file), keyring.public()), file
+        return claimed_certificate(read_file(file), keyring.public()), file
     except ProofError as error:
         raise ProofError(f"{file}: {error}") from None
 

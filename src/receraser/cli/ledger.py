@@ -14,7 +14,8 @@ from receraser.cli.papers import KeyFolder, keyring_in, new_file, read_file
 from receraser.errors import ProofError, StoreError, UsageError
 
 if TYPE_CHECKING:
-    from receraser.store.history import Checkpoint, History
+    from receraser.proof.issued import Checkpoint
+    from receraser.store.history import History
 
 __all__ = ["ledger_app"]
 
@@ -107,7 +108,7 @@ def _history(store: Path) -> History:
 
 
 def _consistency(history: History, since: Path, keys: Path | None) -> dict[str, object]:
-    from receraser.store.history import envelope_in
+    from receraser.proof.issued import envelope_in
 
     try:
         envelope = envelope_in(read_file(since), "the checkpoint")

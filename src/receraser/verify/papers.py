@@ -1,15 +1,13 @@
-"""Papers that somebody brings along: a certificate, a receipt, a checkpoint that was kept elsewhere."""
+"""Is it this store's? Papers that somebody brings along: a certificate, a receipt, a checkpoint kept elsewhere."""
 
 from __future__ import annotations
 
 from receraser.errors import ProofError
 from receraser.proof import merkle
-from receraser.proof.fields import decoded
-from receraser.proof.ledger import CHECKPOINT_TYPE, check_checkpoint
+from receraser.proof.issued import envelope_in, read_checkpoint
 from receraser.proof.receipt import Receipt
 from receraser.verify.case import Case
-from receraser.verify.checks import counted
-from receraser.verify.evidence import shown
+from receraser.verify.words import counted, shown
 
 __all__ = ["check_certificate", "check_receipt", "check_witness"]
 
@@ -24,7 +22,7 @@ def check_certificate(case: Case, data: bytes) -> str:
     unsigned = "" if case.manifest["record"]["checkpoint"] else ", which nobody has signed"
     return (
         f"{one.sha256} is entry {index} of {size} ({one.entry.action}, {one.entry.time}), included under the root "
-        f"{root.hex()}{unsigned} by {counted(len(proof), 'hash', 'hashes')}; signed with key {one.key}"
+        f"{root.hex()}{unsigned} by {counted(len(proof), 'hash', 'hashes')}; signed with key {one.signed_by}"
     )
 
 
@@ -48,22 +46,18 @@ def check_receipt(case: Case, data: bytes) -> str:
 
 def check_witness(case: Case, data: bytes) -> str:
     """Check that the ledger grew out of the one that an earlier checkpoint was signed for."""
-    payload, key = case.opened(decoded("the checkpoint's file", data.removesuffix(b"\n")), CHECKPOINT_TYPE)
-    body = decoded("the checkpoint", payload)
-    store, now, root = case.manifest["record"]["store"], len(case.leaves), merkle.root(case.leaves)
-    size = body.get("size") if isinstance(body, dict) else None
-    if not isinstance(body, dict) or type(size) is not int or size < 0:
-        raise ProofError("the checkpoint is damaged: expected store, size, root, time and manifest, and nothing else")
-    if body.get("store") == store and size > now:
+    then = read_checkpoint(envelope_in(data, "the checkpoint's file"), case.opened)
+    now, root = len(case.leaves), merkle.root(case.leaves)
+    if then.store == case.store and then.size > now:
         raise ProofError(
-            f"the ledger had {size} entries under the root {body.get('root')} when the checkpoint was signed, and has "
+            f"the ledger had {then.size} entries under the root {then.root} when the checkpoint was signed, and has "
             f"{now} under {root.hex()}: it was cut off, or this is an older copy of the store"
         )
-    check_checkpoint(body, store=store, frontier=merkle.Frontier.of(case.leaves[:size]))
-    proof = merkle.consistency_proof(case.leaves, size)
-    if not merkle.consistent(size, bytes.fromhex(body["root"]), now, root, proof):
-        raise ProofError(f"the {now} entries under {root.hex()} did not grow out of the {size} under {body['root']}")
+    then.check(case.store, case.leaves[: then.size])
+    proof = merkle.consistency_proof(case.leaves, then.size)
+    if not merkle.consistent(then.size, bytes.fromhex(then.root), now, root, proof):
+        raise ProofError(f"the {now} entries under {root.hex()} did not grow out of the {then.size} under {then.root}")
     return (
-        f"the ledger of {counted(now, 'entry', 'entries')} grew out of the {size} of {body['time']} (root "
-        f"{body['root']}, signed with key {key}): none of them was changed or taken out"
+        f"the ledger of {counted(now, 'entry', 'entries')} grew out of the {then.size} of {then.time} (root "
+        f"{then.root}, signed with key {then.signed_by}): none of them was changed or taken out"
     )
