@@ -65,18 +65,8 @@ def verify(
     Every check is made even if another fails, and says what it found. Nothing is changed. Exit 0: all hold; 1: one does
     not; 2: there is no such store.
     """
-    if replay not in _WAYS:
-        raise UsageError(f"--replay {replay!r}: {nearest(replay, _WAYS)}")
-    if (user or item or interaction or search) and not residue:
-        raise UsageError("--user, --item, --interaction and --search say what to search for; add --residue")
-    missing = next((path for path in search if not path.exists()), None)
-    if missing is not None:
-        raise UsageError(f"--search {missing}: there is no such file or folder")
-    papers = {
-        name: _content(path, name)
-        for name, path in (("certificate", certificate), ("receipt", receipt), ("checkpoint", checkpoint))
-        if path is not None
-    }
+    _check_options(replay, residue=residue, named=[*user, *item, *interaction], search=search)
+    papers = _papers({"certificate": certificate, "receipt": receipt, "checkpoint": checkpoint})
     with Bar("checking the store") as bar:
         case, checks = _checks(store, keys, trust, papers)
         if replay != "none":
@@ -84,26 +74,33 @@ def verify(
 
             checks.append(replayed(case, replay, papers.get("certificate"), progress=bar.update))
         if residue:
-            from receraser.residue.search import residue as searched
-
-            checks += searched(
-                case,
-                users=[options.id_given(one, "--user") for one in user],
-                items=[options.id_given(one, "--item") for one in item],
-                interactions=[options.pair_given(one, "--interaction") for one in interaction],
-                search=search,
-                key=_pseudonym_key(case, keys),
-            )
+            checks += _searched(case, keys, user, item, interaction, search)
     _tell(checks, notes=_notes(case, checks, replay=replay), as_json=as_json)
     if not all(one.ok for one in checks):
         raise typer.Exit(1)
 
 
-def _content(path: Path, name: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"--{name} {path}: {error.strerror}") from None
+def _check_options(replay: str, *, residue: bool, named: list[str], search: list[Path]) -> None:
+    """Raise where options do not fit together."""
+    if replay not in _WAYS:
+        raise UsageError(f"--replay {replay!r}: {nearest(replay, _WAYS)}")
+    if (named or search) and not residue:
+        raise UsageError("--user, --item, --interaction and --search say what to search for; add --residue")
+    missing = next((path for path in search if not path.exists()), None)
+    if missing is not None:
+        raise UsageError(f"--search {missing}: there is no such file or folder")
+
+
+def _papers(paths: dict[str, Path | None]) -> dict[str, bytes]:
+    """Return the content of the files that were brought along, by the names of their options."""
+    found = {}
+    for name, path in paths.items():
+        try:
+            if path is not None:
+                found[name] = path.read_bytes()
+        except OSError as error:
+            raise UsageError(f"--{name} {path}: {error.strerror}") from None
+    return found
 
 
 def _checks(store: Path, keys: Path | None, trust: list[Path], papers: dict[str, bytes]) -> tuple[Case, list[Check]]:
@@ -128,6 +125,22 @@ def _checks(store: Path, keys: Path | None, trust: list[Path], papers: dict[str,
     return case, untrusted + checks + [
         checked(known[name][0], known[name][1], case, data) for name, data in papers.items()
     ]
+
+
+def _searched(
+    case: Case, keys: Path | None, users: list[str], items: list[str], interactions: list[str], search: list[Path]
+) -> list[Check]:
+    """Search for what is left of those who were forgotten."""
+    from receraser.residue.search import residue
+
+    return residue(
+        case,
+        users=[options.id_given(one, "--user") for one in users],
+        items=[options.id_given(one, "--item") for one in items],
+        interactions=[options.pair_given(one, "--interaction") for one in interactions],
+        search=search,
+        key=_pseudonym_key(case, keys),
+    )
 
 
 def _keyring(keys: Path | None) -> Keyring | None:
