@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +44,7 @@ from receraser.keys import PUBLIC_KEY
 from receraser.partition.partition import Embeddings, Partition
 from receraser.partition.registry import PARTITIONS
 from receraser.proof.ledger import later
+from receraser.proof.receipt import Receipt, receipts_of
 from receraser.protocols import Aggregator, Executor, Model, Partitioner, Progress
 from receraser.reports import AddReport, ForgetReport
 from receraser.serving import Recommendation, best_items, histories_of
@@ -255,6 +256,7 @@ class Engine:
         interactions: Iterable[tuple[str | int, str | int]] = (),
         hide: bool = False,
         dry_run: bool = False,
+        receipts: Callable[[Sequence[Receipt]], object] | None = None,
         progress: Progress | None = None,
     ) -> ForgetReport:
         """Forget whole users, whole items or single interactions; the affected shards are retrained from nothing.
@@ -264,7 +266,7 @@ class Engine:
         `Engine.changing`, which publishes what changed and destroys what was there.
         """
         request = ForgetRequest.of(users, items, interactions)
-        return self.forget_request(request, hide=hide, dry_run=dry_run, progress=progress)
+        return self.forget_request(request, hide=hide, dry_run=dry_run, receipts=receipts, progress=progress)
 
     def forget_request(
         self,
@@ -272,12 +274,17 @@ class Engine:
         *,
         hide: bool = False,
         dry_run: bool = False,
+        receipts: Callable[[Sequence[Receipt]], object] | None = None,
         progress: Progress | None = None,
     ) -> ForgetReport:
         """Forget a batch; each affected shard is retrained once.
 
         A forgotten interaction makes its item one that may be recommended to that user again; `hide` keeps the items of
         all interactions of the request out of their users' lists. It is a wish, stored as such, apart from the rows.
+
+        `receipts` is called with a receipt for every subject before the request is written down, where what is done
+        will be certified (`certifies`). They are kept nowhere else, and open the certificate even if a later process
+        finishes the request: make them durable there. If it raises, nothing was asked for. The report has them too.
         """
         state = self._state()
         names = dict(zip(request.named_users, pseudonyms(request.named_users, self._own_key()), strict=True))
@@ -291,9 +298,12 @@ class Engine:
         if not request:
             return self.forget_request(request, dry_run=True)
         self._finish(progress)  # what failed a moment ago goes first, or nothing does: the order is kept
-        pending = Pending("forget", self._time(), request=asked, hide=hide, keep_old=self._keep_old)
+        root, drawn = receipts_of(request.subjects if self.certifies else ())
+        if receipts is not None and drawn:
+            receipts(drawn)
+        pending = Pending("forget", self._time(), request=asked, hide=hide, keep_old=self._keep_old, subjects_root=root)
         with self._written_down(pending):
-            return self._forget(pending, outside, progress)
+            return dataclasses.replace(self._forget(pending, outside, progress), receipts=drawn)
 
     def _forget(
         self, pending: Pending, outside: Mapping[str, str], progress: Progress | None, *, anew: bool = False
@@ -325,11 +335,9 @@ class Engine:
                 pending=pending,
                 anew=report.path == REBUILD,
                 hides=len(hidden) > 0,
-                outside=outside,
             )
         )
-        named = _by_their_names(report, outside)
-        return dataclasses.replace(named, certificate=done.certificate, receipts=done.receipts)
+        return dataclasses.replace(_by_their_names(report, outside), certificate=done.certificate)
 
     def _hidden(self, pending: Pending) -> Interactions:
         """Return the pairs that a request wishes to be kept out of lists."""
@@ -389,6 +397,11 @@ class Engine:
     def recipients(self) -> Sequence[Mapping[str, str]]:
         """Who was handed an export or a certificate of the store this engine was read from."""
         return (self._record if self._custody is None else self._custody.record).recipients
+
+    @property
+    def certifies(self) -> bool:
+        """Whether a change will be certified: a store is open to be changed, and its keys are at hand."""
+        return self._custody is not None and self._custody.signs
 
     @property
     def _keep_old(self) -> bool:

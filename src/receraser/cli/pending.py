@@ -60,15 +60,11 @@ def finish(
         with Engine.changing(store, key=None, keyring=keyring_for(keys)) as engine:
             seconds = {"finish": time.perf_counter() - started}
     if as_json:
-        done = {"pending": 0, "finished": engine.finished, "digest": engine.digest, "level": engine.level}
-        print_json({**done, "seconds": rounded(seconds)})
+        document = {"pending": 0, "finished": engine.finished, "digest": engine.digest, "level": engine.level}
+        print_json({**document, "seconds": rounded(seconds)})
     else:
-        say_published(
-            engine,
-            store,
-            seconds,
-            f"{count(engine.finished, 'request')} that had been waiting: done, without receipts",
-        )
+        done = f"{count(engine.finished, 'request')} that had been waiting: done"
+        say_published(engine, store, seconds, f"{done}; receipts handed out before open the certificate")
 
 
 @pending_app.command("withdraw")
