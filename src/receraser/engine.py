@@ -142,6 +142,7 @@ class Engine:
         self._published: _Published | None = None
         self._custody: Custody | None = None
         self.certificate: Path | None = None
+        self.replaced: str | None = None
         self.finished = 0
         self._record = Record()
 
@@ -575,7 +576,9 @@ class Engine:
         """Publish the fitted engine as a store; an existing one is refused, or destroyed with `replace`.
 
         Refused too if the engine was read from this store and somebody else has changed it since: rows that were
-        forgotten meanwhile would come back. With a `keyring` it is certified.
+        forgotten meanwhile would come back. With a `keyring` it is certified. `replaced` is then the id of the store
+        that was destroyed: the key of its ledger is still among its operator's keys, since a copy of the store, which
+        goes by the same id, may need it; `Keyring.shred_ledger_key` destroys it.
         """
         state = rebooked(self._state(), kept_old=False)  # that was of the store it was read from
         store = DirectoryStore(Path(folder))
@@ -586,8 +589,7 @@ class Engine:
             self._check_not_stale(store)
             then = self._published
             own = then is not None and then.path == store.path.resolve() and store.exists()
-            if not own:
-                _check_nothing_waits(store)
+            replaced = None if own else _replaceable(store)
             record = read_snapshot(store).record if own else Record()
             record = dataclasses.replace(record, origin=self.origin, policy=self.policy)
             custody = Custody(store, record, signing_for(record, keyring))
@@ -597,7 +599,7 @@ class Engine:
             custody.pending()  # clears away those of a store that is no more
             self._fitted = done.state
             self._published = _Published(store.path.resolve(), store.version(), done.state)
-            self.certificate = done.certificate
+            self.certificate, self.replaced = done.certificate, replaced
         self.seconds["publish"] = time.perf_counter() - started
 
     def _check_not_stale(self, store: DirectoryStore) -> None:
@@ -743,12 +745,12 @@ class Engine:
         return engine._fit(export.train, export.valid, given, None, progress)
 
 
-def _check_nothing_waits(store: DirectoryStore) -> None:
-    """Raise where a store that is to be replaced still has requests to be done: they would be lost with it."""
+def _replaceable(store: DirectoryStore) -> str | None:
+    """Return the id of the store that is to be replaced, or None; raise where requests wait, which would be lost."""
     try:
         record = Record.from_dict(store.manifest()["record"])
     except ReceraserError:  # no store yet, or a damaged one: nobody can do what was asked of it
-        return
+        return None
     waiting = [Pending.decode(name, data) for name, data in store.pending().items()]
     left = [one for one in waiting if not record.is_settled(one.id, of=one.store)]
     if left:
@@ -756,6 +758,7 @@ def _check_nothing_waits(store: DirectoryStore) -> None:
             f"requests are waiting in {store.path} ({len(left)}), and replacing the store would lose them; do them "
             f"first (receraser pending finish --store {store.path}) or take them back (receraser pending withdraw)"
         )
+    return record.store
 
 
 def _by_their_names(report: ForgetReport, outside: Mapping[str, str]) -> ForgetReport:

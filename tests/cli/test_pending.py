@@ -45,16 +45,21 @@ def test_show_names_nobody(cli: Cli, signed: Signed) -> None:
     rows = checkerboard().train.take(np.arange(3))
     second = Pending("add", TIME.replace("2026", "2027"), rows=rows)
     signed.place.put_pending(second.id, second.encode())
-    done = cli("pending", "show", "--store", signed.store)
+    done = cli("pending", "show", "--store", signed.store, "--keys", signed.keys)
     cells = [[cell.strip() for cell in line.split("│")] for line in done.out.splitlines() if "│" in line]
     assert cells == [
-        [first.id, "forget", first.time, "2", "0", "0", "0"],
-        [second.id, "add", second.time, "0", "0", "0", "3"],
+        [first.id, "forget", first.time, "2", "0", "0", "0", "these keys"],
+        [second.id, "add", second.time, "0", "0", "0", "3", "other keys"],
     ]
     document = cli("pending", "show", "--store", signed.store, "--json")
     listed = document.json["pending"]
     assert isinstance(listed, list)
     assert [(one["id"], one["users"], one["rows"]) for one in listed] == [(first.id, 2, 0), (second.id, 0, 3)]
+    assert [one["ours"] for one in listed] == [None, None], "without the ledger's key nobody can tell"
+    listed = cli("pending", "show", "--store", signed.store, "--keys", signed.keys, "--json").json["pending"]
+    assert isinstance(listed, list)
+    assert [one["ours"] for one in listed] == [True, False]
+    assert cli("pending", "show", "--store", signed.store, "--keys", signed.keys / "none").code == 2
     for text in (done.out + done.err, document.out):
         assert SOMEBODY not in text
         assert rows.users.ids[0] not in text

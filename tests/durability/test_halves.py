@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from receraser.engine import Engine
 from receraser.errors import StoreError, UsageError
+from receraser.proof.keyring import Keyring
+from receraser.proof.signing import SigningKey
 from receraser.store.history import History, waiting
 from receraser.store.record import Record
 from tests.durability.scenes import (
@@ -22,8 +25,10 @@ from tests.durability.scenes import (
     finish,
     fit,
     forget_and_keep,
+    hand_over,
     keyring_of,
     store_of,
+    withdraw,
 )
 from tests.durability.traps import AFTER, BEFORE, Trap, in_a_child
 from tests.forgetting.engines import Breaking, every_byte, pseudonym, rows_of
@@ -121,6 +126,33 @@ def test_a_request_from_before_there_were_keys_is_done_with_them(tmp_path: Path)
     with changing(tmp_path) as engine:
         assert engine.finished == 1
     assert [one.action for one in History.of(store_of(tmp_path)).entries] == ["fit", "forget"]
+
+
+@pytest.mark.parametrize("act", [forget_and_keep, hand_over, withdraw], ids=lambda one: one.__name__)
+def test_a_key_that_is_rotated_meanwhile(
+    act: Callable[[Path], None], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One key signs a swap, certificate and checkpoint, and the record names it: though another takes its place."""
+    if act is withdraw:
+        ask(root)
+    before = set(record(root).signers)
+    real = Keyring.signing
+
+    def signing(self: Keyring, create: bool = True) -> SigningKey:
+        key = real(self, create)
+        with monkeypatch.context() as patch:
+            patch.setattr(Keyring, "signing", real)
+            self.rotate("2026-01-01T00:00:00Z")
+        return key
+
+    monkeypatch.setattr(Keyring, "signing", signing)
+    act(root)
+    monkeypatch.setattr(Keyring, "signing", real)
+    (new,) = set(record(root).signers) - before
+    signed = History.of(store_of(root)).checkpoint()
+    assert signed is not None
+    assert signed.signed_by == new
+    check_clean(root)
 
 
 def test_what_cannot_be_asked_for_is_not_written_down(root: Path) -> None:
