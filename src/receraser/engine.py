@@ -304,7 +304,7 @@ class Engine:
             receipts(drawn)
         pending = Pending("forget", self._time(), request=asked, hide=hide, keep_old=self._keep_old, subjects_root=root)
         with self._written_down(pending):
-            return dataclasses.replace(self._forget(pending, outside, progress), receipts=drawn)
+            return dataclasses.replace(self._forget(pending, outside, progress), receipts=tuple(drawn))
 
     def _forget(
         self, pending: Pending, outside: Mapping[str, str], progress: Progress | None, *, anew: bool = False
