@@ -15,6 +15,7 @@ from receraser.cli import options
 from receraser.cli.console import Bar, count, print_json, say, warn
 from receraser.cli.opening import keyring_for
 from receraser.cli.outcome import rounded, say_published
+from receraser.cli.papers import say_key_of_replaced
 from receraser.errors import UsageError
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def fit(
         engine.fit(given.rows, valid=given.valid, embeddings=given.embeddings, progress=bar.update)
     with Bar("publishing"):
         engine.save(store, replace=replace, keyring=keyring_for(keys))
+    say_key_of_replaced(engine, keys)
     _report(engine, {"read": given.seconds, **engine.seconds}, store, as_json, {"data": given.described})
     if not as_json:
         _say_what_next(store, keys, given.rows.users.ids[0])
@@ -299,6 +301,7 @@ def _fit_export(folder: Path, store: Path, keys: Path | None, *, replace: bool, 
         engine = Engine.fit_export(export, key=None if keys is None else load_key(keys), progress=bar.update)
     with Bar("publishing"):
         engine.save(store, replace=replace, keyring=keyring_for(keys))
+    say_key_of_replaced(engine, keys)
     _report(engine, {"read": read_seconds, **engine.seconds}, store, as_json, {})
 
 

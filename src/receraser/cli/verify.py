@@ -9,10 +9,10 @@ import typer
 
 from receraser.cli import options
 from receraser.cli.console import Bar, count, print_json, print_lines, say, warn
+from receraser.cli.papers import KeyFolder, keyring_to_read
 from receraser.errors import ProofError, UsageError, nearest
 
 if TYPE_CHECKING:
-    from receraser.proof.keyring import Keyring
     from receraser.verify.case import Case
     from receraser.verify.checks import Check
 
@@ -23,10 +23,7 @@ _WAYS = ("affected", "all", "sample", "none")
 
 def verify(
     store: options.Store,
-    keys: Annotated[
-        Path | None,
-        typer.Option("--keys", metavar="DIR", help="Folder of the keys; without it $RECERASER_KEYS, or your own."),
-    ] = None,
+    keys: KeyFolder = None,
     trust: Annotated[
         list[Path],
         typer.Option("--trust", metavar="PATH", help="A signer's public key (PEM), or a folder of them; repeatable."),
@@ -109,7 +106,7 @@ def _checks(store: Path, keys: Path | None, trust: list[Path], papers: dict[str,
     from receraser.verify.papers import check_certificate, check_receipt, check_witness
     from receraser.verify.signatures import Vouchers
 
-    ring = _keyring(keys)
+    ring = keyring_to_read(keys)
     untrusted = []
     try:
         vouchers = Vouchers.of(trust, ring, named=keys is not None)
@@ -143,27 +140,13 @@ def _searched(
     )
 
 
-def _keyring(keys: Path | None) -> Keyring | None:
-    """Return the keys in the folder named, or in the operator's own; makes none."""
-    from receraser.proof.keyring import Keyring, default_folder
-
-    if keys is not None:
-        if not keys.is_dir():
-            raise UsageError(f"--keys {keys}: there is no such folder")
-        return Keyring(keys)
-    try:
-        return Keyring(default_folder())
-    except UsageError:
-        return None
-
-
 def _pseudonym_key(case: Case, keys: Path | None) -> bytes | None:
     """Return the key of the store's pseudonyms, where it is at hand: the public one, or one in the folder of keys."""
     from receraser.keys import PUBLIC_KEY, has_key, load_key
 
     if case.evidence.manifest is not None and case.manifest["pseudonyms"]["public_key"]:
         return PUBLIC_KEY
-    ring = _keyring(keys)
+    ring = keyring_to_read(keys)
     return load_key(ring.folder) if ring is not None and has_key(ring.folder) else None
 
 

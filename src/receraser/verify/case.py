@@ -16,11 +16,15 @@ from receraser.proof.keyring import Keyring
 from receraser.proof.ledger import Entry, read_entries
 from receraser.proof.manifest import Manifest
 from receraser.proof.signing import PublicKey
+from receraser.store.layout import is_pending
+from receraser.store.pending import Pending
 from receraser.verify.content import Content, recompute
 from receraser.verify.evidence import Evidence
 from receraser.verify.signatures import Vouchers
 
-__all__ = ["Case", "Entered"]
+__all__ = ["Case", "Entered", "Requests"]
+
+_KINDS = ("add", "forget", "rebuild")
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +32,15 @@ class Entered(Issued):
     """A certificate, and the entry of the ledger that names it."""
 
     entry: Entry
+
+
+@dataclass(frozen=True, eq=False)
+class Requests:
+    """What is written down in a store: requests that wait, how many need nothing done, what is wrong with others."""
+
+    waiting: list[Pending]
+    settled: int
+    faults: list[str]
 
 
 class Case:
@@ -105,6 +118,33 @@ class Case:
     def opened(self, envelope: object, kind: str) -> tuple[bytes, str]:
         """Return the payload of an envelope and the id of the key that signed it."""
         return self.vouchers.open(envelope, kind, self.signers, bound=self.bound)
+
+    # ------------------------------------------------------------------ requests
+
+    @property
+    def request_key(self) -> bytes | None:
+        """The key that requests must be written with, where it is at hand; nothing binds those of an unsigned store."""
+        return self.ledger_key if self.manifest["record"]["signers"] else None
+
+    @cached_property
+    def requests(self) -> Requests:
+        """The requests that are written down; settled are those done, or asked of a store that this one replaced."""
+        done, folder = self.manifest["record"]["done"], self.evidence.path / "pending"
+        waiting, settled, faults = [], 0, []
+        for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+            if not is_pending(name := f"pending/{path.name}"):
+                continue  # a stray
+            try:
+                one = Pending.decode(path.stem, data := path.read_bytes())
+                if one.kind not in _KINDS or (one.kind == "add") != (one.rows is not None):
+                    faults.append(f"{name} asks for {one.kind!r}; expected one of {', '.join(_KINDS)}")
+                elif one.id == done or one.store not in ("", self.store):
+                    settled += 1
+                else:
+                    waiting.append(Pending.decode(path.stem, data, self.request_key))
+            except (ReceraserError, OSError) as error:
+                faults.append(str(error))
+        return Requests(waiting, settled, faults)
 
     # ------------------------------------------------------------------ certificates
 

@@ -29,18 +29,31 @@ def check_certificate(case: Case, data: bytes) -> str:
 def check_receipt(case: Case, data: bytes) -> str:
     """Check that a receipt opens a certificate of the store."""
     receipt = Receipt.parse(data.removesuffix(b"\n"))
+    if not receipt.is_whole:
+        raise ProofError(f"it was changed: what it names does not lead to its root {receipt.subjects_root}")
     found, faults = case.issued
-    one = next((one for one in found if one.sha256 == receipt.certificate), None)
+    one = next((one for one in found if one.certificate.request["subjects_root"] == receipt.subjects_root), None)
     if one is None:
-        wrong = f" ({shown(faults)})" if faults else ""
-        raise ProofError(f"it is for certificate {receipt.certificate}, which is none of this store's{wrong}")
+        raise ProofError(_not_carried_out(case, receipt, f" ({shown(faults)})" if faults else ""))
+    if not receipt.matches(one.certificate):
+        subjects = counted(one.certificate.subjects, "subject")
+        raise ProofError(f"it was changed: it is one of {receipt.leaves}, and {one.sha256} is of {subjects}")
     where = f"certificate {one.sha256} (entry {one.entry.index}, {one.entry.action}, {one.entry.time})"
-    if not receipt.matches(one.certificate, sha256=one.sha256):
-        raise ProofError(f"it does not open {where}: something else was asked for there, or the receipt was changed")
     article = "a" if receipt.kind == "user" else "an"
     return (
         f"what it names, {article} {receipt.kind}, is one of {counted(receipt.leaves, 'subject')} of {where}, level "
         f"{one.certificate.level}"
+    )
+
+
+def _not_carried_out(case: Case, receipt: Receipt, faults: str) -> str:
+    """Say of a receipt that opens no certificate of the store whether its request is waiting there."""
+    for one in case.requests.waiting:
+        if one.subjects_root == receipt.subjects_root:
+            return f"asked for on {one.time} and not yet carried out: the request {one.id} is waiting in this store"
+    return (
+        f"no certificate of this store{faults} and no request that waits in it has the root {receipt.subjects_root}: "
+        "what was asked for was never done here; it was taken back or not taken up, or asked of another store"
     )
 
 

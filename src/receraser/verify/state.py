@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from receraser.data.ids import key_check
-from receraser.errors import ProofError, ReceraserError
+from receraser.errors import ProofError
 from receraser.keys import PUBLIC_KEY, has_key, load_key
 from receraser.proof.manifest import files_named, roles
 from receraser.store.layout import PARTS, is_pending
-from receraser.store.pending import Pending
 from receraser.verify.case import Case
 from receraser.verify.names import BLIND, LOOKING
 from receraser.verify.words import counted, shown
@@ -27,8 +26,6 @@ __all__ = [
     "check_strays",
     "check_wishes",
 ]
-
-_KINDS = ("add", "forget", "rebuild")
 
 
 def check_manifest(case: Case) -> str:
@@ -148,26 +145,10 @@ def check_wishes(case: Case) -> str:
 
 def check_pending(case: Case) -> str:
     """Check that requests that wait can be read and, where the ledger's key is at hand, were written with it."""
-    record = case.manifest["record"]
-    key = case.ledger_key if record["signers"] else None
-    waiting, done, faults = 0, 0, []
-    folder = case.evidence.path / "pending"
-    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-        if not is_pending(name := f"pending/{path.name}"):
-            continue  # a stray
-        try:
-            one = Pending.decode(path.stem, data := path.read_bytes())
-            settled = one.id == record["done"] or one.store not in ("", record["store"])
-            if not settled:  # what is done, or was asked of a store that this one replaced, waits for nothing
-                Pending.decode(path.stem, data, key)
-        except (ReceraserError, OSError) as error:
-            faults.append(str(error))
-            continue
-        if one.kind not in _KINDS or (one.kind == "add") != (one.rows is not None):
-            faults.append(f"{name} asks for {one.kind!r}; expected one of {', '.join(_KINDS)}")
-        waiting, done = waiting + (not settled), done + settled
-    if faults:
-        raise ProofError(shown(faults))
+    found = case.requests
+    if found.faults:
+        raise ProofError(shown(found.faults))
+    waiting, done = len(found.waiting), found.settled
     left = f"; {done} done or of a store that was replaced, whose file is there until the next change" if done else ""
-    by = ", written with the keys of this store" if waiting and key is not None else ""
+    by = ", written with the keys of this store" if waiting and case.request_key is not None else ""
     return f"{counted(waiting, 'request is', 'requests are') if waiting else 'no request is'} waiting{by}{left}"
