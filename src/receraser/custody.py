@@ -2,11 +2,12 @@
 
 ::
 
-    request -> written down, durable -> the engine works -> state, certificate, ledger entry -> one swap -> done
+    request -> receipts -> written down, durable -> the engine works -> state, certificate, entry -> one swap -> done
 
 One request, one swap, one entry of the ledger, one certificate. A crash before the swap leaves the request where it was
-written down, and the next writer finishes it; after the swap the manifest says that it is done. Without a keyring
-nothing is signed: the ledger still counts what happened.
+written down, and the next writer finishes it; after the swap the manifest says that it is done. Receipts are handed
+over first, and the request keeps their root: whoever finishes it, its certificate is the one they open. Without a
+keyring nothing is signed: the ledger still counts what happened.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from receraser.proof import certificate as certificates
 from receraser.proof import commitment, ledger, signing
 from receraser.proof.certificate import PAYLOAD_TYPE, Certificate, StateCommitments
 from receraser.proof.ledger import CHECKPOINT_TYPE, Entry
-from receraser.proof.receipt import Receipt, receipts_of
+from receraser.proof.receipt import receipts_of
+from receraser.proof.signing import SigningKey
 from receraser.proof.wording import covers, not_covered
 from receraser.state import State, rebooked
 from receraser.store.directory import DirectoryStore
@@ -76,8 +78,6 @@ class Act:
         Whether the partition was computed from the rows there are now.
     hides
         Whether a wish was stored that an item be kept out of somebody's list.
-    outside
-        The ids that users were named by, by pseudonym: for their receipts, and kept nowhere.
     """
 
     action: str
@@ -93,16 +93,14 @@ class Act:
     pending: Pending | None = None
     anew: bool = False
     hides: bool = False
-    outside: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Published:
-    """What came of it: the state as it lies in the store, the certificate's file, the receipts of who asked."""
+    """What came of it: the state as it lies in the store, and the certificate's file."""
 
     state: State
     certificate: Path | None = None
-    receipts: Sequence[Receipt] = ()
 
 
 class Custody:
@@ -129,6 +127,11 @@ class Custody:
         self._keyring = keyring
 
     # ------------------------------------------------------------------ requests
+
+    @property
+    def signs(self) -> bool:
+        """Whether what is done will be certified."""
+        return self._keyring is not None
 
     def time(self) -> str:
         """Return the time for what is written next: the clock's, but never before what was written last."""
@@ -159,31 +162,29 @@ class Custody:
         state, only_noted = snapshot.state, self._is_only_noted(snapshot, act, keep_old=keep_old)
         if not only_noted:
             state = rebooked(state, kept_old=keep_old and self.store.exists())
-        receipts: Sequence[Receipt] = ()
+        key = self._signing_key()
         record = dataclasses.replace(
             self.record,
             debt=self._debt(state, act),
             done=self.record.done if act.pending is None else act.pending.id,
         )
         name = None
-        if self._keyring is not None:
-            record, certificate, receipts = self._certified(state, act, record)
-            key = self._keyring.signing()
+        if key is not None:
+            record, certificate = self._certified(state, act, record)
             envelope = signing.sealed(PAYLOAD_TYPE, certificate.payload(), key)
             name = self.store.put_certificate(canonical_json(envelope) + b"\n")
-            receipts = [one.issued(name) for one in receipts]
         else:
             record = dataclasses.replace(record, after={}, openings={}, certificate=None)
-        record = self._entered(record, act.action, self._subjects(act), name)
+        record = self._entered(record, act.action, self._subjects(act), name, key)
         if only_noted:
-            self._swap(record)
+            self._swap(record, key)
         else:
             published = dataclasses.replace(snapshot, state=state, record=record)
-            state = write_snapshot(self.store, published, keep_old=keep_old, seal=self._sealed)
+            state = write_snapshot(self.store, published, keep_old=keep_old, seal=lambda body: _sealed(body, key))
             self.record = Record.from_dict(self.store.manifest()["record"])
         if act.pending is not None:
             self.store.drop_pending(act.pending.id)
-        return Published(state, None if name is None else self.store.certificate_path(name), receipts)
+        return Published(state, None if name is None else self.store.certificate_path(name))
 
     def _is_only_noted(self, snapshot: Snapshot, act: Act, *, keep_old: bool) -> bool:
         """Say whether nothing changed but the record: no state, no wish, and no earlier state is to be destroyed."""
@@ -196,7 +197,8 @@ class Custody:
         """Enter into the ledger that something was handed over, and remember to whom."""
         recipient = {"what": action, "to": to, "time": self.time()}
         record = dataclasses.replace(self.record, recipients=(*self.record.recipients, recipient))
-        self._swap(self._entered(record, action, (), None))
+        key = self._signing_key()
+        self._swap(self._entered(record, action, (), None, key), key)
 
     def enter(self, action: str, *, request: ForgetRequest | None = None, done: str | None = None) -> None:
         """Enter something that is no change of the state.
@@ -211,24 +213,22 @@ class Custody:
             A request that nobody needs to finish any more.
         """
         record = self.record if done is None else dataclasses.replace(self.record, done=done)
-        self._swap(self._entered(record, action, self._hashes(request or ForgetRequest()), None))
+        key = self._signing_key()
+        self._swap(self._entered(record, action, self._hashes(request or ForgetRequest()), None, key), key)
 
-    def _swap(self, record: Record) -> None:
+    def _signing_key(self) -> SigningKey | None:
+        """Return the key that signs; taken once for each swap, since somebody may rotate it meanwhile."""
+        return None if self._keyring is None else self._keyring.signing()
+
+    def _swap(self, record: Record, key: SigningKey | None) -> None:
         """Publish a record beside the state that is there."""
-        self.store.swap(self._sealed({**self.store.manifest(), "record": record.as_dict()}))
+        self.store.swap(_sealed({**self.store.manifest(), "record": record.as_dict()}, key))
         self.record = Record.from_dict(self.store.manifest()["record"])
 
-    def _sealed(self, manifest: Mapping[str, object]) -> Mapping[str, object]:
-        """Return a manifest, complete but for its checkpoint, with that: the ledger's root and all the rest, signed."""
-        record = Record.from_dict(manifest["record"])
-        checkpoint = None
-        if self._keyring is not None:
-            body = ledger.checkpoint_body(record.store, record.tree, record.time, ledger.manifest_hash(manifest))
-            checkpoint = signing.sealed(CHECKPOINT_TYPE, canonical_json(body), self._keyring.signing())
-        return {**manifest, "record": dataclasses.replace(record, checkpoint=checkpoint).as_dict()}
-
-    def _entered(self, record: Record, action: str, subjects: Sequence[str], certificate: str | None) -> Record:
-        """Write the next entry of the ledger, and return the record that covers it."""
+    def _entered(
+        self, record: Record, action: str, subjects: Sequence[str], certificate: str | None, signer: SigningKey | None
+    ) -> Record:
+        """Write the next entry of the ledger, and return the record that covers it and names who signs it."""
         key = self._ledger_key()
         entry = Entry(
             index=record.size,
@@ -250,10 +250,10 @@ class Custody:
             time=entry.time,
             certificate=certificate or record.certificate,
         )
-        if self._keyring is None:
+        if signer is None:
             return record
-        signer = self._keyring.signing().public
-        return dataclasses.replace(record, signers={**record.signers, signer.id: signer.to_hex()})
+        public = signer.public
+        return dataclasses.replace(record, signers={**record.signers, public.id: public.to_hex()})
 
     # ------------------------------------------------------------------ the account
 
@@ -281,7 +281,7 @@ class Custody:
     def _hashes(self, request: ForgetRequest) -> list[str]:
         """Return the keyed hashes of all subjects; none without the key."""
         key = self._ledger_key()
-        return [] if key is None else [ledger.subject_hash(key, *subject) for subject in _named(request)]
+        return [] if key is None else [ledger.subject_hash(key, *subject) for subject in request.subjects]
 
     def _debt(self, state: State, act: Act) -> Debt:
         """Return what the partition still remembers; one that looks at no data remembers nothing."""
@@ -299,8 +299,8 @@ class Custody:
             since=was.since,
         )
 
-    def _certified(self, state: State, act: Act, record: Record) -> tuple[Record, Certificate, Sequence[Receipt]]:
-        """Return the certificate of an act, the record that can open it, and the receipts of who asked."""
+    def _certified(self, state: State, act: Act, record: Record) -> tuple[Record, Certificate]:
+        """Return the certificate of an act, and the record that can open it."""
         same = act.before is not None and act.before.digest == state.digest and bool(record.after)
         openings, after = dict(record.openings), dict(record.after)
         if not same:
@@ -314,7 +314,6 @@ class Custody:
         if len(act.removed) or len(act.removed_valid):
             root = data_root(act.removed, act.removed_valid)
             removed = commitment.commit("removed", commitment.new_nonce(), root.encode())
-        subjects_root, receipts = _receipts(act)
         published = self.time()
         certificate = Certificate(
             store=record.store,
@@ -325,7 +324,7 @@ class Custody:
                 "items": len(act.request.items),
                 "interactions": len(act.request.interactions),
                 "unknown": len(act.unknown),
-                "subjects_root": subjects_root,
+                "subjects_root": _subjects_root(act),
             },
             rows_removed=len(act.removed),
             valid_rows_removed=len(act.removed_valid),
@@ -369,7 +368,7 @@ class Custody:
                 exports=sum(one["what"] == EXPORT for one in record.recipients),
             ),
         )
-        return dataclasses.replace(record, after=after, openings=openings), certificate, receipts
+        return dataclasses.replace(record, after=after, openings=openings), certificate
 
 
 def signing_for(record: Record, keyring: Keyring | None) -> Keyring | None:
@@ -401,18 +400,20 @@ def _commitments(after: Mapping[str, str]) -> StateCommitments | None:
     return StateCommitments(digest=after["digest"], data=after["data"]) if after else None
 
 
-def _receipts(act: Act) -> tuple[str | None, Sequence[Receipt]]:
-    """Return what commits to every subject, and the receipts that open it, by the ids that were asked for."""
-    if not act.request:
-        return None, ()
-    names = {user: act.outside.get(user, user) for user in act.request.named_users}
-    return receipts_of(_named(act.request.renamed(names)))
+def _subjects_root(act: Act) -> str | None:
+    """Return what commits to every subject: the root of the receipts that were handed over when it was asked for.
+
+    One that was made without keys, or by a version that kept no root, has none: one is drawn that nobody can open.
+    """
+    drawn = None if act.pending is None else act.pending.subjects_root
+    return drawn or receipts_of(act.request.subjects)[0]
 
 
-def _named(request: ForgetRequest) -> list[tuple[str, ...]]:
-    """Return every subject of a request: its kind, then its names."""
-    return [
-        *(("user", user) for user in request.users),
-        *(("item", item) for item in request.items),
-        *(("interaction", *pair) for pair in request.interactions),
-    ]
+def _sealed(manifest: Mapping[str, object], key: SigningKey | None) -> Mapping[str, object]:
+    """Return a manifest, complete but for its checkpoint, with that: the ledger's root and all the rest, signed."""
+    record = Record.from_dict(manifest["record"])
+    checkpoint = None
+    if key is not None:
+        body = ledger.checkpoint_body(record.store, record.tree, record.time, ledger.manifest_hash(manifest))
+        checkpoint = signing.sealed(CHECKPOINT_TYPE, canonical_json(body), key)
+    return {**manifest, "record": dataclasses.replace(record, checkpoint=checkpoint).as_dict()}

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,12 +44,14 @@ from receraser.keys import PUBLIC_KEY
 from receraser.partition.partition import Embeddings, Partition
 from receraser.partition.registry import PARTITIONS
 from receraser.proof.ledger import later
+from receraser.proof.receipt import Receipt, receipts_of
 from receraser.protocols import Aggregator, Executor, Model, Partitioner, Progress
 from receraser.reports import AddReport, ForgetReport
 from receraser.serving import Recommendation, best_items, histories_of
 from receraser.state import ShardReport, State, rebooked
 from receraser.store.directory import DirectoryStore
 from receraser.store.export import Export, check_empty, read_export, write_export
+from receraser.store.history import waiting
 from receraser.store.pending import Pending
 from receraser.store.record import Policy, Record
 from receraser.store.snapshot import Snapshot, read_snapshot
@@ -141,6 +143,7 @@ class Engine:
         self._published: _Published | None = None
         self._custody: Custody | None = None
         self.certificate: Path | None = None
+        self.replaced: str | None = None
         self.finished = 0
         self._record = Record()
 
@@ -255,6 +258,7 @@ class Engine:
         interactions: Iterable[tuple[str | int, str | int]] = (),
         hide: bool = False,
         dry_run: bool = False,
+        receipts: Callable[[Sequence[Receipt]], object] | None = None,
         progress: Progress | None = None,
     ) -> ForgetReport:
         """Forget whole users, whole items or single interactions; the affected shards are retrained from nothing.
@@ -264,7 +268,7 @@ class Engine:
         `Engine.changing`, which publishes what changed and destroys what was there.
         """
         request = ForgetRequest.of(users, items, interactions)
-        return self.forget_request(request, hide=hide, dry_run=dry_run, progress=progress)
+        return self.forget_request(request, hide=hide, dry_run=dry_run, receipts=receipts, progress=progress)
 
     def forget_request(
         self,
@@ -272,12 +276,17 @@ class Engine:
         *,
         hide: bool = False,
         dry_run: bool = False,
+        receipts: Callable[[Sequence[Receipt]], object] | None = None,
         progress: Progress | None = None,
     ) -> ForgetReport:
         """Forget a batch; each affected shard is retrained once.
 
         A forgotten interaction makes its item one that may be recommended to that user again; `hide` keeps the items of
         all interactions of the request out of their users' lists. It is a wish, stored as such, apart from the rows.
+
+        `receipts` is called with a receipt for every subject before the request is written down, where what is done
+        will be certified (`certifies`). They are kept nowhere else, and open the certificate even if a later process
+        finishes the request: make them durable there. If it raises, nothing was asked for. The report has them too.
         """
         state = self._state()
         names = dict(zip(request.named_users, pseudonyms(request.named_users, self._own_key()), strict=True))
@@ -291,9 +300,12 @@ class Engine:
         if not request:
             return self.forget_request(request, dry_run=True)
         self._finish(progress)  # what failed a moment ago goes first, or nothing does: the order is kept
-        pending = Pending("forget", self._time(), request=asked, hide=hide, keep_old=self._keep_old)
+        root, drawn = receipts_of(request.subjects if self.certifies else ())
+        if receipts is not None and drawn:
+            receipts(drawn)
+        pending = Pending("forget", self._time(), request=asked, hide=hide, keep_old=self._keep_old, subjects_root=root)
         with self._written_down(pending):
-            return self._forget(pending, outside, progress)
+            return dataclasses.replace(self._forget(pending, outside, progress), receipts=tuple(drawn))
 
     def _forget(
         self, pending: Pending, outside: Mapping[str, str], progress: Progress | None, *, anew: bool = False
@@ -325,11 +337,9 @@ class Engine:
                 pending=pending,
                 anew=report.path == REBUILD,
                 hides=len(hidden) > 0,
-                outside=outside,
             )
         )
-        named = _by_their_names(report, outside)
-        return dataclasses.replace(named, certificate=done.certificate, receipts=done.receipts)
+        return dataclasses.replace(_by_their_names(report, outside), certificate=done.certificate)
 
     def _hidden(self, pending: Pending) -> Interactions:
         """Return the pairs that a request wishes to be kept out of lists."""
@@ -389,6 +399,11 @@ class Engine:
     def recipients(self) -> Sequence[Mapping[str, str]]:
         """Who was handed an export or a certificate of the store this engine was read from."""
         return (self._record if self._custody is None else self._custody.record).recipients
+
+    @property
+    def certifies(self) -> bool:
+        """Whether a change will be certified: a store is open to be changed, and its keys are at hand."""
+        return self._custody is not None and self._custody.signs
 
     @property
     def _keep_old(self) -> bool:
@@ -562,7 +577,9 @@ class Engine:
         """Publish the fitted engine as a store; an existing one is refused, or destroyed with `replace`.
 
         Refused too if the engine was read from this store and somebody else has changed it since: rows that were
-        forgotten meanwhile would come back. With a `keyring` it is certified.
+        forgotten meanwhile would come back. With a `keyring` it is certified. `replaced` is then the id of the store
+        that was destroyed: the key of its ledger is still among its operator's keys, since a copy of the store, which
+        goes by the same id, may need it; `Keyring.shred_ledger_key` destroys it.
         """
         state = rebooked(self._state(), kept_old=False)  # that was of the store it was read from
         store = DirectoryStore(Path(folder))
@@ -573,8 +590,7 @@ class Engine:
             self._check_not_stale(store)
             then = self._published
             own = then is not None and then.path == store.path.resolve() and store.exists()
-            if not own:
-                _check_nothing_waits(store)
+            replaced = None if own else _replaceable(store)
             record = read_snapshot(store).record if own else Record()
             record = dataclasses.replace(record, origin=self.origin, policy=self.policy)
             custody = Custody(store, record, signing_for(record, keyring))
@@ -584,7 +600,7 @@ class Engine:
             custody.pending()  # clears away those of a store that is no more
             self._fitted = done.state
             self._published = _Published(store.path.resolve(), store.version(), done.state)
-            self.certificate = done.certificate
+            self.certificate, self.replaced = done.certificate, replaced
         self.seconds["publish"] = time.perf_counter() - started
 
     def _check_not_stale(self, store: DirectoryStore) -> None:
@@ -730,19 +746,18 @@ class Engine:
         return engine._fit(export.train, export.valid, given, None, progress)
 
 
-def _check_nothing_waits(store: DirectoryStore) -> None:
-    """Raise where a store that is to be replaced still has requests to be done: they would be lost with it."""
+def _replaceable(store: DirectoryStore) -> str | None:
+    """Return the id of the store that is to be replaced, or None; raise where requests wait, which would be lost."""
     try:
         record = Record.from_dict(store.manifest()["record"])
     except ReceraserError:  # no store yet, or a damaged one: nobody can do what was asked of it
-        return
-    waiting = [Pending.decode(name, data) for name, data in store.pending().items()]
-    left = [one for one in waiting if not record.is_settled(one.id, of=one.store)]
-    if left:
+        return None
+    if left := waiting(store):
         raise StoreError(
             f"requests are waiting in {store.path} ({len(left)}), and replacing the store would lose them; do them "
             f"first (receraser pending finish --store {store.path}) or take them back (receraser pending withdraw)"
         )
+    return record.store
 
 
 def _by_their_names(report: ForgetReport, outside: Mapping[str, str]) -> ForgetReport:

@@ -32,7 +32,7 @@ class ForgetReport:
         By the times of the last fit; None where there is nothing to go by.
     certificate, receipts
         Of a change to a store whose keys were at hand: the certificate's file, and for whoever asked, what opens their
-        part of it.
+        part of it (drawn before the work: `Engine.forget_request` hands them over then).
     """
 
     rows_removed: int

@@ -168,8 +168,9 @@ def replace_last_certificate(signed: Signed, name: str) -> None:
 
 
 def test_list(cli: Cli, signed: Signed) -> None:
-    done = cli("certificate", "list", "--store", signed.store)
-    assert (done.code, done.err) == (0, "")
+    done = cli("certificate", "list", "--store", signed.store, "--keys", signed.keys)
+    assert done.code == 0
+    assert done.err.endswith(f"which is known here ({signed.keys / 'public'}); the signature fits\n")
     rows = [[cell.strip() for cell in line.split("│")] for line in done.out.splitlines() if "│" in line]
     assert [row[:1] + row[2:6] for row in rows] == [["0", "fit", "L3", "0", "0"], ["1", "forget", "L3", "8", "0"]]
     assert rows[1][6] == str(newest(signed))
@@ -177,6 +178,15 @@ def test_list(cli: Cli, signed: Signed) -> None:
     assert isinstance(listed, list)
     assert [one["rows_removed"] for one in listed] == [0, 8]
     assert [one["certificate"] for one in listed] == [row[6] for row in rows]
+    assert [one["key_known"] for one in listed] == [False, False], "the folder of keys was not named"
+    assert "must be asked elsewhere" in cli("certificate", "list", "--store", signed.store).err
+
+
+def test_a_page_that_is_only_tried(cli: Cli, signed: Signed, tmp_path: Path) -> None:
+    arguments = ("certificate", "show", "--store", signed.store, "--html", tmp_path / "page.html", "--dry-run")
+    assert cli(*arguments).err.startswith(f"would write {tmp_path / 'page.html'}, which is for reading; ")
+    assert cli(*arguments, "--json").json["dry_run"] is True
+    assert not (tmp_path / "page.html").exists()
 
 
 def test_a_store_that_nobody_signed(cli: Cli, files: Files) -> None:

@@ -15,6 +15,7 @@ from receraser.fingerprint import of_bytes
 from receraser.keys import PUBLIC_KEY
 from receraser.proof.receipt import Receipt
 from receraser.store.directory import DirectoryStore
+from receraser.store.history import History
 from tests.cli.conftest import Cli, Files
 from tests.cli.sharded import (
     DRIVEN,
@@ -409,8 +410,9 @@ def test_a_receipt_for_everybody_who_asked(cli: Cli, store: Path, tmp_path: Path
     receipts = [Receipt.parse(path.read_bytes().removesuffix(b"\n")) for path in sorted(folder.iterdir())]
     assert sorted(one.names for one in receipts) == [["nobody"], ["u03"]]
     assert all(re.fullmatch(r"receipt-\d{5}\.json", path.name) for path in folder.iterdir()), "names name nobody"
-    newest = DirectoryStore(store).manifest()["record"]["certificate"]  # type: ignore[index]
-    assert {one.certificate for one in receipts} == {newest}
+    history = History.of(DirectoryStore(store))
+    newest = history.issued(DirectoryStore(store), history.certified()).certificate
+    assert all(one.matches(newest) for one in receipts)
     assert cli("verify", "--store", store, "--receipt", folder / "receipt-00001.json").code == 0
     assert not any(
         b"u03" in data for name, data in content(store).items() if name.startswith(("cert", "ledger", "pen"))
@@ -418,6 +420,27 @@ def test_a_receipt_for_everybody_who_asked(cli: Cli, store: Path, tmp_path: Path
     done = cli("forget", "--store", store, "--user", "u04", "--receipts", folder)
     assert done.code == 2
     assert "expected a new or empty folder" in done.message
+
+
+def test_receipts_that_cannot_be_written(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """Nothing is asked for then: whoever asked would never get them."""
+    before = content(store)
+    (tmp_path / "file").touch()
+    done = cli("forget", "--store", store, "--user", "u03", "--receipts", tmp_path / "file" / "receipts")
+    assert done.code == 2
+    assert "cannot be written (Not a directory); nothing was changed" in done.message
+    assert content(store) == before
+
+
+def test_receipts_are_of_no_use_where_nothing_is_signed(
+    cli: Cli, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("RECERASER_KEYS", str(tmp_path / "file"))
+    done = cli("forget", "--store", store, "--user", "u03", "--receipts", tmp_path / "receipts")
+    assert done.code == 2
+    assert "without keys nothing is certified, and receipts open certificates" in done.message
+    assert not (tmp_path / "receipts").exists()
 
 
 def test_a_wish_to_hide(cli: Cli, store: Path, tmp_path: Path) -> None:

@@ -8,6 +8,9 @@ import pytest
 
 from receraser.engine import Engine
 from receraser.execution.local import LocalExecutor
+from receraser.keys import load_key
+from receraser.models.wmf import WMF
+from receraser.proof.keyring import Keyring
 from tests.cli.conftest import Cli, Files
 from tests.cli.sharded import SHARDS, fitted
 from tests.contracts.worlds import checkerboard
@@ -24,7 +27,11 @@ def test_the_document_is_the_manifest(cli: Cli, files: Files) -> None:
     assert (done.code, done.err) == (0, "")
     manifest = json.loads((files.store / "manifest.json").read_text())
     del manifest["checksum"]
-    assert done.json == manifest | {"balance": 1.0, "pending": 0, "strays": []}
+    found = done.json
+    keys = found.pop("keys")
+    assert isinstance(keys, dict)
+    assert {**keys, "folder": ""} == {"folder": "", "pseudonyms": False, "signing": [], "ledger": False}
+    assert found == manifest | {"balance": 1.0, "pending": 0, "strays": []}
     assert {"config", "digest", "level", "shards", "files", "environment", "format"} <= set(manifest)
 
 
@@ -46,6 +53,24 @@ def test_what_people_see(cli: Cli, files: Files) -> None:
     assert [cell.strip() for cell in done.out.splitlines()[-1].split("│")] == [
         "0", "192", "24", "20", engine.shards[0].digest[:16]
     ]  # fmt: skip
+
+
+def test_which_keys_are_the_stores(cli: Cli, tmp_path: Path, worker: LocalExecutor) -> None:
+    keys, store = tmp_path / "keys", tmp_path / "signed"
+    secret = load_key(keys, create=True)
+    engine = Engine(model=WMF(dim=4, n_sweeps=2), key=secret, executor=worker).fit(checkerboard().train)
+    engine.save(store, keyring=Keyring(keys))
+    signer = Keyring(keys).signing().public.id
+    told = cli("inspect", "--store", store, "--keys", keys)
+    assert f"in {keys}: that of its pseudonyms; {signer} that signed for it; that of its ledger" in told.out
+    found = cli("inspect", "--store", store, "--keys", keys, "--json").json["keys"]
+    assert found == {"folder": str(keys), "pseudonyms": True, "signing": [signer], "ledger": True}
+    others = tmp_path / "others"
+    load_key(others, create=True)
+    Keyring(others).signing()
+    assert f"none of this store's in {others}" in cli("inspect", "--store", store, "--keys", others).out
+    refused = cli("inspect", "--store", store, "--keys", tmp_path / "none")
+    assert (refused.code, refused.message) == (2, f"--keys {tmp_path / 'none'}: there is no such folder")
 
 
 def test_a_store_in_shards(cli: Cli, files: Files, tmp_path: Path, worker: LocalExecutor) -> None:

@@ -133,6 +133,29 @@ def ledger_key(signed: Signed) -> bytes | None:
     return signed.keyring.ledger_key(signed.history.record.store, create=False)
 
 
+def test_a_store_that_is_replaced_leaves_the_key_of_its_ledger(
+    cli: Cli, signed: Signed, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of it may be in use, under the same id: that the key can go is for whoever knows."""
+    old = signed.history.record.store
+    monkeypatch.setenv("RECERASER_KEYS", str(signed.keys))
+    done = cli("fit", files.train, "--store", signed.store, "--model", "wmf", "--set", "dim=4", "--replace")
+    assert done.code == 0, done.err
+    assert f"if no copy of the store is in use: receraser keys shred --ledger {old}\n" in done.err
+    assert signed.history.record.store != old
+    shredding = ("keys", "shred", "--ledger", old)
+    assert cli(*shredding, "--dry-run").code == 0
+    assert signed.keyring.ledger_key(old, create=False) is not None
+    assert cli(*shredding).code == 2, "it asks first"
+    assert cli(*shredding, "--yes", "--json").json == {"store": old, "folder": str(signed.keys)}
+    assert signed.keyring.ledger_key(old, create=False) is None
+    assert ledger_key(signed) is not None, "that of the store that is there"
+    for again in ("--yes", "--dry-run"):
+        assert f"there is no key of the ledger of store {old} in " in cli(*shredding, again).message
+    assert cli("keys", "shred", "--yes").code == 2
+    assert cli("keys", "shred", "--yes", "--store", signed.store, "--ledger", old).code == 2
+
+
 def test_shred(cli: Cli, signed: Signed, worker: LocalExecutor) -> None:
     key, entries, version = ledger_key(signed), signed.history.entries, signed.place.version()
     assert key is not None

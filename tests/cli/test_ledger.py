@@ -32,8 +32,9 @@ def go_on(cli: Cli, signed: Signed, times: int = 1) -> None:
 
 def test_show(cli: Cli, signed: Signed) -> None:
     before = content(signed.store)
-    done = cli("ledger", "show", "--store", signed.store)
-    assert (done.code, done.err) == (0, "")
+    done = cli("ledger", "show", "--store", signed.store, "--keys", signed.keys)
+    assert done.code == 0
+    assert done.err.endswith(f"which is known here ({signed.keys / 'public'}); the signature fits\n")
     rows = [[cell.strip() for cell in line.split("│")] for line in done.out.splitlines() if "│" in line]
     entries = signed.history.entries
     assert rows == [
@@ -46,6 +47,7 @@ def test_show(cli: Cli, signed: Signed) -> None:
     assert (document["size"], document["root"]) == (2, signed.history.root)
     assert isinstance(document["checkpoint"], dict)
     assert document["checkpoint"]["signed_by"] == key
+    assert document["checkpoint"]["key_known"] is False, "the folder of keys was not named"
     assert entries[1].subjects[0] not in json.dumps(document), "not even keyed hashes are shown"
     assert content(signed.store) == before
 
@@ -59,6 +61,29 @@ def test_an_unsigned_ledger(cli: Cli, files: Files) -> None:
     assert done.message.startswith(f"the ledger in {files.store} is not signed: its last entry was made without keys")
 
 
+def test_whose_checkpoint_it_is(cli: Cli, signed: Signed, tmp_path: Path) -> None:
+    arguments = ("ledger", "checkpoint", "--store", signed.store)
+    assert cli(*arguments, "--keys", signed.keys, "--json").json["key_known"] is True
+    assert "which is known here" in cli(*arguments, "--keys", signed.keys).err
+    Keyring(tmp_path / "others").signing()
+    assert cli(*arguments, "--keys", tmp_path / "others", "--json").json["key_known"] is False
+    assert "but whose key it is must be asked elsewhere" in cli(*arguments, "--keys", tmp_path / "others").err
+    key = signed.keyring.signing().public.id
+    other = Keyring(tmp_path / "others").signing().public
+    (tmp_path / "passed off" / "public").mkdir(parents=True)
+    (tmp_path / "passed off" / "public" / f"{key}.pem").write_bytes(other.to_pem())
+    assert cli(*arguments, "--keys", tmp_path / "passed off", "--json").json["key_known"] is False
+
+
+def test_what_is_only_tried_writes_nothing(cli: Cli, signed: Signed, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    for command in (("checkpoint",), ("prove", "--number", "0")):
+        arguments = ("ledger", *command, "--store", signed.store, "--out", out, "--dry-run")
+        assert cli(*arguments).err.startswith(f"would write {out}\n")
+        assert cli(*arguments, "--json").json["dry_run"] is True
+    assert not out.exists()
+
+
 def test_a_checkpoint(cli: Cli, signed: Signed, tmp_path: Path) -> None:
     out = tmp_path / "checkpoint.json"
     done = cli("ledger", "checkpoint", "--store", signed.store, "--out", out)
@@ -69,8 +94,9 @@ def test_a_checkpoint(cli: Cli, signed: Signed, tmp_path: Path) -> None:
     assert (document["size"], document["root"], document["out"]) == (2, signed.history.root, None)
     assert canonical_json(document["checkpoint"]) + b"\n" == out.read_bytes()
     go_on(cli, signed)
-    refused = cli("ledger", "checkpoint", "--store", signed.store, "--out", out)
-    assert (refused.code, refused.message) == (2, f"{out} exists already; choose another name"), "evidence is kept"
+    for dry_run in ([], ["--dry-run"]):
+        refused = cli("ledger", "checkpoint", "--store", signed.store, "--out", out, *dry_run)
+        assert (refused.code, refused.message) == (2, f"{out} exists already; choose another name"), "evidence is kept"
     nowhere = tmp_path / "no folder" / "checkpoint.json"
     refused = cli("ledger", "checkpoint", "--store", signed.store, "--out", nowhere)
     assert (refused.code, refused.message) == (2, f"{nowhere} cannot be written: No such file or directory")

@@ -13,6 +13,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from typer.core import TyperGroup, TyperOption
+from typer.main import get_command
 
 from receraser.cli import console
 from receraser.cli.console import Bar, say
@@ -55,6 +57,29 @@ def test_help_is_quick_and_imports_nothing_heavy() -> None:
     loaded = {name.partition(".")[0] for name in done.stderr.split()}
     assert "typer" in loaded
     assert not loaded & {"torch", "numpy", "scipy", "numba", "pyarrow", "safetensors", "matplotlib"}
+
+
+def options_of(command: list[str]) -> dict[str, str]:
+    """The options of a command, and their help."""
+    found = get_command(app)
+    for name in command:
+        assert isinstance(found, TyperGroup)
+        found = found.commands[name]
+    return {one.opts[0]: one.help or "" for one in found.params if isinstance(one, TyperOption)}
+
+
+WRITES = {"--out", "--html", "--receipts", "--replace", "--yes", "--to"}
+
+
+@pytest.mark.parametrize("command", [one for one in COMMANDS if one not in GROUPS], ids=" ".join)
+def test_options_are_the_same_everywhere(command: list[str]) -> None:
+    """Whatever is about a store takes its keys; whatever writes can be tried; everything speaks JSON."""
+    found = options_of(command)
+    assert found["--json"] == "Print one JSON document on standard output."
+    assert "--store" not in found or "--keys" in found
+    assert not WRITES & found.keys() or "--dry-run" in found
+    assert found.get("--dry-run") in (None, "Say what would be done, and change nothing.")
+    assert found.get("--yes") in (None, "Do not ask whether it is meant.")
 
 
 @pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import hmac
+import json
 import shutil
 from pathlib import Path
 
@@ -10,15 +13,19 @@ import pytest
 from receraser.data.ids import pseudonyms
 from receraser.engine import Engine
 from receraser.erasure.request import ForgetRequest
+from receraser.errors import EnvironmentMismatchError
 from receraser.execution.local import LocalExecutor
+from receraser.fingerprint import canonical_json, of_bytes
 from receraser.keys import PUBLIC_KEY
 from receraser.proof.ledger import subject_hash
+from receraser.proof.receipt import Receipt
 from receraser.store.pending import Pending
 from receraser.store.record import Record
 from tests.cli.conftest import Cli, Files
 from tests.cli.sharded import content, said_to_be_computed_elsewhere
 from tests.cli.signed import TIME, Signed
 from tests.contracts.worlds import checkerboard
+from tests.forgetting.engines import Here
 
 SOMEBODY, SOMEBODY_ELSE = pseudonyms(["u05", "u06"], PUBLIC_KEY)
 
@@ -38,16 +45,21 @@ def test_show_names_nobody(cli: Cli, signed: Signed) -> None:
     rows = checkerboard().train.take(np.arange(3))
     second = Pending("add", TIME.replace("2026", "2027"), rows=rows)
     signed.place.put_pending(second.id, second.encode())
-    done = cli("pending", "show", "--store", signed.store)
+    done = cli("pending", "show", "--store", signed.store, "--keys", signed.keys)
     cells = [[cell.strip() for cell in line.split("│")] for line in done.out.splitlines() if "│" in line]
     assert cells == [
-        [first.id, "forget", first.time, "2", "0", "0", "0"],
-        [second.id, "add", second.time, "0", "0", "0", "3"],
+        [first.id, "forget", first.time, "2", "0", "0", "0", "these keys"],
+        [second.id, "add", second.time, "0", "0", "0", "3", "other keys"],
     ]
     document = cli("pending", "show", "--store", signed.store, "--json")
     listed = document.json["pending"]
     assert isinstance(listed, list)
     assert [(one["id"], one["users"], one["rows"]) for one in listed] == [(first.id, 2, 0), (second.id, 0, 3)]
+    assert [one["ours"] for one in listed] == [None, None], "without the ledger's key nobody can tell"
+    listed = cli("pending", "show", "--store", signed.store, "--keys", signed.keys, "--json").json["pending"]
+    assert isinstance(listed, list)
+    assert [one["ours"] for one in listed] == [True, False]
+    assert cli("pending", "show", "--store", signed.store, "--keys", signed.keys / "none").code == 2
     for text in (done.out + done.err, document.out):
         assert SOMEBODY not in text
         assert rows.users.ids[0] not in text
@@ -73,7 +85,49 @@ def test_finish(cli: Cli, signed: Signed, worker: LocalExecutor, tmp_path: Path,
     signed.asked(SOMEBODY_ELSE)
     done = cli(*arguments)
     assert done.code == 0
-    assert "1 request that had been waiting: done, without receipts\npublished in " in done.err
+    assert "1 request that had been waiting: done; receipts handed out before open the certificate\n" in done.err
+
+
+def test_receipts_open_the_certificate_of_whoever_finishes_the_request(
+    cli: Cli, signed: Signed, tmp_path: Path
+) -> None:
+    """Handed over before the request was written down; the process that did that is no more."""
+    receipt = tmp_path / "receipt.json"
+    verify = ("verify", "--store", signed.store, "--keys", signed.keys, "--receipt", receipt)
+    with (
+        pytest.raises(EnvironmentMismatchError),  # any failure would do, once the request is written down
+        Engine.changing(signed.store, executor=Here(), keyring=signed.keyring) as engine,
+    ):
+        engine.forget(users=["u05"], receipts=lambda handed: receipt.write_bytes(handed[0].payload()))
+    (data,) = signed.place.pending().values()
+    drawn = Receipt.parse(receipt.read_bytes())
+    assert drawn.subjects_root.encode() in data
+    for secret in (drawn.nonce, "u05"):
+        assert secret.encode() not in data, "whoever gets hold of the store cannot test guesses"
+    waits = cli(*verify)
+    assert waits.code == 1
+    assert "and not yet carried out: the request " in waits.out
+    assert cli("pending", "finish", "--store", signed.store, "--keys", signed.keys).code == 0
+    done = cli(*verify)
+    assert done.code == 0, done.out
+    assert "what it names, a user, is one of 1 subject of certificate" in done.out
+
+
+def test_a_request_of_an_earlier_version_is_done_too(cli: Cli, signed: Signed) -> None:
+    """It kept no root: nobody has a receipt, and nobody can open the certificate."""
+    pending = signed.asked(SOMEBODY)
+    key = signed.keyring.ledger_key(signed.history.record.store)
+    assert key is not None
+    body = json.loads(pending.encode())
+    for name in ("subjects_root", "mac", "checksum"):
+        del body[name]
+    body["mac"] = hmac.new(key, b"receraser pending request\n" + canonical_json(body), hashlib.sha256).hexdigest()
+    whole = {**body, "checksum": of_bytes(canonical_json(body))}
+    signed.place.put_pending(pending.id, canonical_json(whole) + b"\n")
+    assert cli("pending", "finish", "--store", signed.store, "--keys", signed.keys).code == 0
+    newest = signed.history.issued(signed.place, signed.history.certified()).certificate
+    assert newest.request["users"] == 1
+    assert newest.request["subjects_root"] is not None
 
 
 def test_what_cannot_be_finished_here_waits_on(cli: Cli, signed: Signed) -> None:

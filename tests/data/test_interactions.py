@@ -176,3 +176,17 @@ def test_histories_from_lists_are_sorted_without_duplicates() -> None:
     histories = Histories.from_lists([""], [np.array([3, -1, 1, 3])])
     assert histories.item_index.tolist() == [1, 3]
     assert Histories.from_lists([], []).indptr.tolist() == [0]
+
+
+def test_tables_that_share_no_row_are_joined_and_every_row_knows_its_table() -> None:
+    tables = [
+        Interactions.from_pairs([("b", "x"), ("a", "y")]),
+        Interactions.empty(),
+        Interactions.from_pairs([("a", "x")]),
+    ]
+    rows, places = Interactions.joined(tables)
+    assert rows == Interactions.union(tables)
+    assert dict(zip(rows.pairs(), places.tolist(), strict=True)) == {("b", "x"): 0, ("a", "y"): 0, ("a", "x"): 2}
+    assert [len(part) for part in Interactions.joined([])] == [0, 0]
+    with pytest.raises(ValueError, match="a row stands twice"):
+        Interactions.joined([tables[0], tables[0]])

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numba
 import pytest
 
+from tests.durability.scenes import fit
 from tests.durability.traps import no_flushing
 
 
@@ -18,3 +20,12 @@ def one_kernel_thread() -> None:
 def nobody_pulls_the_plug() -> Iterator[None]:
     with no_flushing():
         yield
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A store, and the keys that sign for it."""
+    folder = tmp_path / "root"
+    folder.mkdir()
+    fit(folder)
+    return folder

@@ -174,13 +174,17 @@ def ask(root: Path, user: str = "u1") -> None:
 
 
 def forget_and_stop_at_the_swap(root: Path) -> None:
-    """The new state is published, and nothing of the old one has been destroyed yet."""
-    steps = rehearsed(root, forget)
+    stop_at_the_swap(root, forget)
+
+
+def stop_at_the_swap(root: Path, act: Callable[[Path], None]) -> None:
+    """The new state is published, and nothing of the old one has been destroyed yet; nor has the request."""
+    steps = rehearsed(root, act)
     swapped = [str(one) for one in steps].index(SWAP)
 
     def work() -> None:
         with Trap(root, swapped, AFTER):
-            forget(root)
+            act(root)
 
     assert in_a_child(work) < 0
 

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from receraser.engine import Engine
 from receraser.errors import StoreError, UsageError
+from receraser.proof.keyring import Keyring
+from receraser.proof.signing import SigningKey
+from receraser.store.directory import DirectoryStore
 from receraser.store.history import History, waiting
+from receraser.store.pending import Pending
 from receraser.store.record import Record
 from tests.durability.scenes import (
     COMPUTED,
     HASHED,
+    NEW,
     TRAIN,
     account,
+    add,
     ask,
     changing,
     check_clean,
     copied,
     finish,
-    fit,
     forget_and_keep,
+    hand_over,
     keyring_of,
+    stop_at_the_swap,
     store_of,
+    withdraw,
 )
 from tests.durability.traps import AFTER, BEFORE, Trap, in_a_child
 from tests.forgetting.engines import Breaking, every_byte, pseudonym, rows_of
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    folder = tmp_path / "root"
-    folder.mkdir()
-    fit(folder)
-    return folder
 
 
 def record(root: Path) -> Record:
@@ -123,6 +124,33 @@ def test_a_request_from_before_there_were_keys_is_done_with_them(tmp_path: Path)
     assert [one.action for one in History.of(store_of(tmp_path)).entries] == ["fit", "forget"]
 
 
+@pytest.mark.parametrize("act", [forget_and_keep, hand_over, withdraw], ids=lambda one: one.__name__)
+def test_a_key_that_is_rotated_meanwhile(
+    act: Callable[[Path], None], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One key signs a swap, certificate and checkpoint, and the record names it: though another takes its place."""
+    if act is withdraw:
+        ask(root)
+    before = set(record(root).signers)
+    real = Keyring.signing
+
+    def signing(self: Keyring, create: bool = True) -> SigningKey:
+        key = real(self, create)
+        with monkeypatch.context() as patch:
+            patch.setattr(Keyring, "signing", real)
+            self.rotate("2026-01-01T00:00:00Z")
+        return key
+
+    monkeypatch.setattr(Keyring, "signing", signing)
+    act(root)
+    monkeypatch.setattr(Keyring, "signing", real)
+    (new,) = set(record(root).signers) - before
+    signed = History.of(store_of(root)).checkpoint()
+    assert signed is not None
+    assert signed.signed_by == new
+    check_clean(root)
+
+
 def test_what_cannot_be_asked_for_is_not_written_down(root: Path) -> None:
     """It would be in the way of everybody who comes after."""
     before = account(root)
@@ -161,3 +189,55 @@ def test_nobody_has_an_export_that_is_not_on_record(root: Path) -> None:
         with pytest.raises(UsageError, match="is not empty"):
             engine.export(out, to="an office")
     assert record(root).recipients == (), "nor is it on record where there was none"
+
+
+# ---------------------------------------------------------------------- done once
+
+
+def test_what_a_crash_left_is_not_done_after_another_request(root: Path) -> None:
+    """Whoever was added and then forgotten would be back."""
+    stop_at_the_swap(root, add)
+    assert len(store_of(root).pending()) == 1, "its file is left"
+    with changing(root, finish=False) as engine:
+        engine.forget(["u8", "u9"])
+    check_forgotten_for_good(root)
+
+
+def test_what_could_not_be_removed_is_not_done_after_another_request(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: DirectoryStore, name: str) -> None:
+        raise StoreError(f"pending/{name}.json cannot be removed")
+
+    with changing(root) as engine:
+        with monkeypatch.context() as patch:
+            patch.setattr(DirectoryStore, "drop_pending", refused)
+            with pytest.raises(StoreError, match="cannot be removed"):
+                engine.add(rows_of(NEW))
+        engine.forget(["u8", "u9"])
+    check_forgotten_for_good(root)
+
+
+def check_forgotten_for_good(root: Path) -> None:
+    finish(root)
+    assert not Engine.load(root / "store").knows("u8")
+    assert [one.action for one in History.of(store_of(root)).entries] == ["fit", "add", "forget"]
+    check_clean(root)
+
+
+def test_a_copy_of_an_earlier_request_that_somebody_puts_back_is_done_again(root: Path) -> None:
+    """The last one alone is remembered. The ledger has both, and says who came back."""
+    store, kept = store_of(root), root / "kept"
+    with changing(root) as engine:
+        assert engine._custody is not None
+        rows = rows_of([(pseudonym(user), item) for user, item in NEW])
+        one = engine._custody.write_down(Pending("add", engine._custody.time(), rows=rows))
+    kept.write_bytes(store.pending()[one.id])
+    finish(root)
+    with changing(root) as engine:
+        engine.forget(["u8"])
+    store.put_pending(one.id, kept.read_bytes())
+    finish(root)
+    entries = History.of(store).entries
+    assert [one.action for one in entries] == ["fit", "add", "forget", "add"]
+    assert set(entries[2].subjects) <= set(entries[3].subjects)

@@ -293,12 +293,10 @@ def digests_are_published_plainly(patch: Patch) -> None:
 def the_nonces_of_a_superseded_state_are_kept(patch: Patch) -> None:
     original = Custody._certified
 
-    def certified(
-        self: Custody, state: State, act: Act, record: Record
-    ) -> tuple[Record, Certificate, Sequence[Receipt]]:
-        made, certificate, receipts = original(self, state, act, record)
+    def certified(self: Custody, state: State, act: Act, record: Record) -> tuple[Record, Certificate]:
+        made, certificate = original(self, state, act, record)
         old = {f"{name} of entry {record.size}": nonce for name, nonce in record.openings.items()}
-        return replace(made, openings={**made.openings, **old}), certificate, receipts
+        return replace(made, openings={**made.openings, **old}), certificate
 
     patch.setattr(Custody, "_certified", certified)
 
@@ -315,13 +313,11 @@ def the_certificate_names_the_files_that_went(patch: Patch) -> None:
     """As an account of what was destroyed might."""
     original = Custody._certified
 
-    def certified(
-        self: Custody, state: State, act: Act, record: Record
-    ) -> tuple[Record, Certificate, Sequence[Receipt]]:
-        made, certificate, receipts = original(self, state, act, record)
+    def certified(self: Custody, state: State, act: Act, record: Record) -> tuple[Record, Certificate]:
+        made, certificate = original(self, state, act, record)
         gone = [] if act.before is None else [one.files for one in act.before.shards if one.shard.id in act.retrained]
         said = [f"destroyed: {name}" for files in gone for name in (files or {}).values()]
-        return made, replace(certificate, covers=[*certificate.covers, *said]), receipts
+        return made, replace(certificate, covers=[*certificate.covers, *said])
 
     patch.setattr(Custody, "_certified", certified)
 

@@ -14,7 +14,8 @@ from receraser.store.pending import Pending
 
 TIME = "2026-11-15T17:00:00Z"
 KEY, OTHER = b"k" * 32, b"o" * 32
-FORGET = Pending("forget", TIME, request=ForgetRequest.of(["p1"], ["i1"], [("p2", "i2")]), hide=True, keep_old=True)
+REQUEST = ForgetRequest.of(["p1"], ["i1"], [("p2", "i2")])
+FORGET = Pending("forget", TIME, request=REQUEST, hide=True, keep_old=True, subjects_root="a" * 64)
 ADD = Pending("add", TIME, rows=Interactions.from_pairs([("p1", "i1"), ("p2", "i1")]))
 REBUILD = Pending("rebuild", TIME, device="cpu", store="5" * 32)
 
@@ -36,14 +37,23 @@ def test_somebody_elses_is_refused(written: bytes | None) -> None:
     assert Pending.decode(FORGET.id, data).request == FORGET.request, "anybody may look"
 
 
-def test_a_request_that_was_changed_is_refused() -> None:
-    body = json.loads(FORGET.encode(KEY))
-    body["users"] = ["p9"]
+def changed(**fields: object) -> bytes:
+    """A request as somebody would write it who knows how it is checksummed, and has no key."""
+    body = json.loads(FORGET.encode(KEY)) | fields
     del body["checksum"]
-    changed = canonical_json({**body, "checksum": of_bytes(canonical_json(body))}) + b"\n"
-    assert Pending.decode(FORGET.id, changed).request.users == ("p9",)
+    return canonical_json({**body, "checksum": of_bytes(canonical_json(body))}) + b"\n"
+
+
+@pytest.mark.parametrize("fields", [{"users": ["p9"]}, {"subjects_root": "b" * 64}, {"subjects_root": None}], ids=str)
+def test_a_request_that_was_changed_is_refused(fields: dict[str, object]) -> None:
+    assert Pending.decode(FORGET.id, changed(**fields)).id == FORGET.id, "anybody may look"
     with pytest.raises(StoreError, match="was not written down with the keys"):
-        Pending.decode(FORGET.id, changed, KEY)
+        Pending.decode(FORGET.id, changed(**fields), KEY)
+
+
+def test_a_root_that_is_none_is_refused() -> None:
+    with pytest.raises(StoreError, match="is not as it was written"):
+        Pending.decode(FORGET.id, changed(subjects_root="x"))
 
 
 def test_every_byte_counts() -> None:

@@ -9,10 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from receraser import handing
+from receraser.data.ids import pseudonyms
+from receraser.erasure.request import ForgetRequest
 from receraser.errors import ProofError
 from receraser.fingerprint import canonical_json
 from receraser.proof.ledger import CHECKPOINT_TYPE, Entry
+from receraser.proof.receipt import Receipt, receipts_of
 from receraser.proof.signing import SigningKey, sealed
+from receraser.store.directory import DirectoryStore
+from receraser.store.history import History
+from receraser.store.pending import Pending
 from receraser.verify.case import Case
 from receraser.verify.papers import check_certificate, check_receipt, check_witness
 from tests.verify.conftest import GONE, World, changing, checkpoint_of, fitted
@@ -74,32 +81,76 @@ def test_a_certificate_of_an_entry_that_was_taken_out(world: World) -> None:
 # ---------------------------------------------------------------------- receipts
 
 
+def store_id(world: World) -> str:
+    return str(world.manifest()["record"]["store"])  # type: ignore[index]
+
+
+def opened_by(world: World, receipt: Receipt) -> str:
+    """The certificate that commits to the root of a receipt."""
+    history = History.of(DirectoryStore(world.store))
+    issued = [history.issued(DirectoryStore(world.store), one) for one in history.entries]
+    (found,) = (one.sha256 for one in issued if one.certificate.request["subjects_root"] == receipt.subjects_root)
+    return found
+
+
 def test_receipts_open_their_certificates(original: World) -> None:
     case, _ = original.examine()
     assert len(original.receipts) == 4
     for receipt in original.receipts:
         told = check_receipt(case, receipt.payload() + b"\n")
-        assert f"certificate {receipt.certificate} (entry " in told
+        assert f"certificate {opened_by(original, receipt)} (entry " in told
         assert not any(name in told for name in receipt.names), "a message names nobody"
     assert "what it names, an interaction, is one of 1 subject" in check_receipt(case, original.receipts[2].payload())
     assert "what it names, a user, is one of 2 subjects" in check_receipt(case, original.receipts[0].payload())
 
 
 def test_receipts_of_others(world: World, other: World) -> None:
-    assert "which is none of this store's" in refused(check_receipt, world, other.receipts[0].payload())
+    told = refused(check_receipt, world, other.receipts[0].payload())
+    assert told.startswith("no certificate of this store and no request that waits in it has the root ")
+    assert told.endswith("it was taken back or not taken up, or asked of another store")
     one, _, another, _ = world.receipts
     for changed in (
         dataclasses.replace(one, names=["person-01"]),
         dataclasses.replace(one, index=1 - one.index),
         dataclasses.replace(one, nonce=another.nonce),
-        dataclasses.replace(one, certificate=another.certificate),
+        dataclasses.replace(one, subjects_root=another.subjects_root),
     ):
-        assert "it does not open certificate" in refused(check_receipt, world, changed.payload())
+        assert "it was changed: what it names does not lead to its root" in refused(
+            check_receipt, world, changed.payload()
+        )
+    (last,) = (one for one in world.receipts[:2] if one.index == 1)  # with the path of the last of three
+    told = refused(check_receipt, world, dataclasses.replace(last, index=2, leaves=3).payload())
+    assert told == f"it was changed: it is one of 3, and {opened_by(world, last)} is of 2 subjects"
+    made_up = receipts_of([("user", "person-01")])[1][0]
+    assert "was never done here" in refused(check_receipt, world, made_up.payload())
     assert "cannot be read" in refused(check_receipt, world, b"nothing")
 
 
+def test_a_receipt_of_a_request_that_is_waiting_or_was_taken_back(world: World, other: World) -> None:
+    """Asked for, and nobody has begun: that is said, and it is no certificate. Nor is a request of another store."""
+    root, (receipt,) = receipts_of([("user", "person-08")])
+    store, ledger_key = store_id(world), world.keyring.ledger_key(store_id(world))
+    request = ForgetRequest.of(pseudonyms(["person-08"], world.key))
+    pending = Pending("forget", "2026-11-15T17:00:00Z", request=request, subjects_root=root, store=store)
+    place = DirectoryStore(world.store)
+    place.put_pending(pending.id, pending.encode(ledger_key))
+    told = refused(check_receipt, world, receipt.payload())
+    assert told == (
+        f"asked for on {pending.time} and not yet carried out: the request {pending.id} is waiting in this store"
+    )
+    place.put_pending(pending.id, pending.encode(bytes(32)))
+    assert "was never done here" in refused(check_receipt, world, receipt.payload()), "written by somebody else"
+    place.put_pending(pending.id, dataclasses.replace(pending, store="0" * 32).encode(ledger_key))
+    assert "was never done here" in refused(check_receipt, world, receipt.payload()), "asked of another store"
+    place.put_pending(pending.id, pending.encode(ledger_key))
+    handing.withdraw(world.store, world.keyring, pending.id)
+    assert "it was taken back or not taken up" in refused(check_receipt, world, receipt.payload())
+    place.put_pending(pending.id, pending.encode(ledger_key))  # as a crash leaves it
+    assert "it was taken back or not taken up" in refused(check_receipt, world, receipt.payload())
+
+
 def test_a_receipt_of_a_certificate_that_is_damaged(world: World) -> None:
-    path = world.store / "certificates" / f"{world.receipts[0].certificate}.json"
+    path = world.store / "certificates" / f"{opened_by(world, world.receipts[0])}.json"
     path.write_bytes(b"{}")
     assert f"(entry 1: certificates/{path.name} is not what was written" in refused(
         check_receipt, world, world.receipts[0].payload()

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from receraser.errors import ProofError, UsageError
+from receraser.proof.issued import named_signers
 from receraser.proof.keyring import Keyring
 from receraser.proof.signing import SigningKey
 from receraser.verify.checks import examine
-from receraser.verify.signatures import Vouchers, named_signers, trusted
+from receraser.verify.signatures import Vouchers, trusted
 from tests.verify.conftest import World, changing
 
 

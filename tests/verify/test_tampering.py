@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save
 
-from receraser.data.ids import IdMap
+from receraser.data.ids import IdMap, pseudonyms
 from receraser.data.interactions import Interactions
 from receraser.errors import ProofError
 from receraser.execution.task import Result, Task
@@ -47,7 +47,7 @@ from receraser.verify.papers import check_witness
 from receraser.verify.replay import replayed
 from receraser.verify.signatures import Vouchers
 from tests.forgetting.engines import Combination, Here
-from tests.verify.conftest import World, changing, checkpoint_of, fitted
+from tests.verify.conftest import ROWS, World, changing, checkpoint_of, fitted
 
 ALL = pytest.mark.skipif("RECERASER_NIGHTLY" not in os.environ, reason="takes longer: RECERASER_NIGHTLY=1")
 
@@ -280,6 +280,24 @@ def test_landmarks_of_who_is_gone(tmp_path: Path) -> None:
     tensors = {**marks.tensors(), "ids": np.frombuffer(b"b\na", dtype=np.uint8)}
     replaced(world, str(world.manifest()["landmarks"]), encode_tensors(tensors))
     assert "one vector for each id, the ids in order" in world.failing()["content"]
+
+
+def test_an_anchor_that_a_shard_without_rows_has_again(tmp_path: Path) -> None:
+    """It may be the vector of somebody who is gone; the engine takes it off and reads on."""
+    world = World(tmp_path / "store", tmp_path / "keys", (), b"")
+    fitted(world.store, world.keys, Combination("ubp", "mean", "wmf"))
+    users = set(decode_rows(file_of(world, "train")[1]).users)
+    with changing(world.store, world.keys) as engine:
+        everybody = sorted({user for user, _ in ROWS})
+        engine.forget([user for user in everybody if pseudonyms([user], world.key)[0] in users])
+    assert world.failing() == {}
+    name = str(world.manifest()["landmarks"])
+    marks = decode_landmarks((world.store / "files" / name).read_bytes())
+    assert np.isinf(marks.anchors[0]).all()
+    replaced(
+        world, name, encode_landmarks(Landmarks(np.nan_to_num(marks.anchors, posinf=0.5), marks.ids, marks.vectors))
+    )
+    assert "the files give the digest" in world.failing()["content"]
 
 
 def test_wishes_and_titles_that_say_nothing(world: World) -> None:

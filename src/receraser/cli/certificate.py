@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from receraser.cli import options
-from receraser.cli.console import count, print_json, print_lines, print_table, say, warn
-from receraser.cli.papers import KeyFolder, keyring_in, new_file, read_file
+from receraser.cli.console import count, print_json, print_lines, print_table, say
+from receraser.cli.papers import KeyFolder, key_known, keyring_in, keyring_to_read, new_file, read_file, say_whose_key
 from receraser.errors import ProofError, UsageError
 
 if TYPE_CHECKING:
+    from receraser.proof.issued import Issued
     from receraser.proof.keyring import Keyring
-    from receraser.store.history import Issued
 
 __all__ = ["certificate_app"]
 
@@ -37,6 +37,7 @@ def show(
         Path | None, typer.Option("--html", metavar="OUT", help="Write a page to print and to file, instead of text.")
     ] = None,
     keys: KeyFolder = None,
+    dry_run: options.DryRun = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Show a certificate, for people to read.
@@ -56,10 +57,11 @@ def show(
         one.signed_by if one.checked else f"{one.signed_by}, which is not known here: the signature was not checked"
     )
     if html is not None:
-        new_file(html, as_html(one.certificate, signed_by=signer, sha256=one.sha256).encode())
+        new_file(html, as_html(one.certificate, signed_by=signer, sha256=one.sha256).encode(), dry_run=dry_run)
     if as_json:
         print_json(
             {
+                **({"dry_run": True} if dry_run else {}),
                 "file": str(path),
                 "sha256": one.sha256,
                 "signed_by": one.signed_by,
@@ -73,8 +75,9 @@ def show(
     if html is None:
         print_lines([as_text(one.certificate, signed_by=signer, sha256=one.sha256).rstrip("\n")])
     else:
-        say(f"{html} is for reading; what counts is the file {path}")
-    _say_whose_key(one, keyring)
+        written = f"would write {html}, which" if dry_run else html
+        say(f"{written} is for reading; what counts is the file {path}")
+    say_whose_key(keyring, one.signed_by, known=one.signed_by in keyring.public(), checked=one.checked)
     if store is None:  # it is signed before it counts: a crash in between leaves one that nothing stands behind
         say("it counts if the ledger of its store names it: receraser verify --store DIR --certificate FILE")
 
@@ -91,11 +94,11 @@ def _from_store(store: Path, number: int | None, keyring: Keyring) -> tuple[Issu
 
 
 def _from_file(file: Path | None, keyring: Keyring) -> tuple[Issued, Path]:
-    from receraser.store.history import read_certificate
+    from receraser.proof.issued import claimed_certificate
 
     assert file is not None  # where there is no store
     try:
-        return read_certificate(read_file(file), keyring.public()), file
+        return claimed_certificate(read_file(file), keyring.public()), file
     except ProofError as error:
         raise ProofError(f"{file}: {error}") from None
 
@@ -104,32 +107,24 @@ def _fields(one: Issued) -> dict[str, object]:
     return {spec.name: getattr(one.certificate, spec.name) for spec in dataclasses.fields(one.certificate)}
 
 
-def _say_whose_key(one: Issued, keyring: Keyring) -> None:
-    public = keyring.folder / "public"
-    if one.signed_by in keyring.public():
-        say(f"signed with key {one.signed_by}, which is known here ({public}); the signature fits")
-    elif one.checked:
-        warn(
-            f"signed with key {one.signed_by}, which is named by the store and not in {public}: the signature fits, "
-            "but whose key it is must be asked elsewhere"
-        )
-    else:
-        warn(f"signed with key {one.signed_by}, which is not in {public}: the signature was not checked")
-
-
 @certificate_app.command("list")
-def list_certificates(store: options.Store, as_json: options.AsJson = False) -> None:
-    """List the certificates of a store."""
+def list_certificates(store: options.Store, keys: KeyFolder = None, as_json: options.AsJson = False) -> None:
+    """List the certificates of a store.
+
+    Says whether the keys that signed them are among those in the folder of keys.
+    """
     from receraser.store.directory import DirectoryStore
     from receraser.store.history import History
 
-    place = DirectoryStore(store)
+    place, keyring = DirectoryStore(store), keyring_to_read(keys)
     history = History.of(place)
+    known = {name: key_known(keyring, key) for name, key in history.signers.items()}
     rows: list[dict[str, object]] = []
     for entry in history.entries:
         if entry.certificate is None:
             continue
-        said = history.issued(place, entry).certificate
+        one = history.issued(place, entry)
+        said = one.certificate
         rows.append(
             {
                 "index": entry.index,
@@ -139,6 +134,8 @@ def list_certificates(store: options.Store, as_json: options.AsJson = False) -> 
                 "rows_removed": said.rows_removed,
                 "valid_rows_removed": said.valid_rows_removed,
                 "rows_added": said.rows_added,
+                "signed_by": one.signed_by,
+                "key_known": known[one.signed_by],
                 "certificate": str(place.certificate_path(entry.certificate)),
             }
         )
@@ -148,6 +145,8 @@ def list_certificates(store: options.Store, as_json: options.AsJson = False) -> 
         columns = ["index", "time", "action", "level", "rows_removed", "valid_rows_removed", "certificate"]
         heads = ["index", "time", "action", "level", "rows removed", "for validation", "certificate"]
         print_table(heads, [[str(row[column]) for column in columns] for row in rows])
+        for name in sorted({str(row["signed_by"]) for row in rows}):
+            say_whose_key(keyring, name, known=known[name])
     else:
         say(f"there is no certificate in {store}: {count(len(history.entries), 'entry')} of the ledger, none signed")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,11 +15,14 @@ from receraser.cli import options
 from receraser.cli.console import Bar, count, print_json, say, warn
 from receraser.cli.opening import keyring_for
 from receraser.cli.outcome import rounded, say_published
+from receraser.cli.papers import say_key_of_replaced
 from receraser.errors import UsageError
 
 if TYPE_CHECKING:
     from receraser.config import EngineConfig
+    from receraser.data.interactions import Interactions
     from receraser.engine import Engine
+    from receraser.partition.partition import Embeddings
 
 __all__ = ["fit"]
 
@@ -103,10 +107,7 @@ def fit(
     as_json: options.AsJson = False,
 ) -> None:
     """Fit a model on interactions and publish it as a store."""
-    from receraser.cli.hints import hints
-    from receraser.cli.reading import describe, read_embeddings_for, read_for
-    from receraser.config import ADDITIVE_NAMES, combined, resolve
-    from receraser.data.readers import read_titles
+    from receraser.config import resolve
     from receraser.store.directory import DirectoryStore
     from receraser.store.record import Policy
 
@@ -120,53 +121,87 @@ def fit(
         raise UsageError("--shards 0: expected at least 1")
     with Bar("preparing"):
         base = _chosen(config, method=method, model=model, partition=partition, aggregation=aggregation)
-        given = {"dim": dim, "aggregation.rank": rank, "aggregation.polish": polish}
-        if combined(base).model in ADDITIVE_NAMES:  # no submodels, nothing to put together: all of it is the model's
-            given = {"rank": dim if rank is None else rank, "polish": polish}
-        overrides = options.pairs(settings) | {key: str(value) for key, value in given.items() if value is not None}
-        if embeddings is not None:
-            overrides |= {"partition.embeddings": "file"}
-        base = dataclasses.replace(
-            base,
-            shards=base.shards if shards is None else shards,
-            seed=base.seed if seed is None else seed,
-            device=base.device if device is None else device,
-        )
-        chosen = resolve(base, overrides)
+        overrides = _overrides(base, settings, dim=dim, rank=rank, polish=polish, embeddings=embeddings)
+        chosen = resolve(_placed(base, shards=shards, seed=seed, device=device), overrides)
     DirectoryStore(store).check_free(replace=replace)
-
-    started = time.perf_counter()
-    train = read_for(data, columns=columns, min_rating=min_rating, skip_bad_rows=skip_bad_rows)
-    held = None
-    if valid is not None:
-        held = read_for(valid, columns=columns, min_rating=min_rating, skip_bad_rows=skip_bad_rows).interactions
-    titles = {} if items is None else read_titles(items)
-    vectors = read_embeddings_for(embeddings)
-    read_seconds = time.perf_counter() - started
-
-    rows = train.interactions
-    say(f"{count(len(rows), 'interaction')} of {count(len(rows.users), 'user')} with {count(len(rows.items), 'item')}")
-    _say_what_to_know(chosen)
-    for hint in hints(chosen, rows):
-        say(f"hint: {hint}")
+    given = _read(data, valid, items, embeddings, columns, min_rating, skip_bad_rows=skip_bad_rows)
+    _say_what_to_know(chosen, given.rows)
     if dry_run:
-        parts = f"{chosen.partition} + {chosen.aggregation}, {count(chosen.shards, 'shard')}"
-        say(f"would fit {chosen.model} ({chosen.method}: {parts}) on {chosen.device} and publish it in {store}")
-        if as_json:
-            data_read = describe(train.report)
-            print_json({"dry_run": True, "config": chosen.as_dict(), "rows": len(rows), "data": data_read})
+        _tell_what_would_be(chosen, given, store, as_json=as_json)
         return
     engine = _engine(chosen, keys)
-    engine.titles = titles
+    engine.titles = given.titles
     engine.policy = Policy(rebuild_every, rebuild_days)
     engine.origin = _origin(config, changed=bool(overrides))
     with Bar("starting a worker") as bar:
-        engine.fit(rows, valid=held, embeddings=vectors, progress=bar.update)
+        engine.fit(given.rows, valid=given.valid, embeddings=given.embeddings, progress=bar.update)
     with Bar("publishing"):
         engine.save(store, replace=replace, keyring=keyring_for(keys))
-    _report(engine, {"read": read_seconds, **engine.seconds}, store, as_json, {"data": describe(train.report)})
+    say_key_of_replaced(engine, keys)
+    _report(engine, {"read": given.seconds, **engine.seconds}, store, as_json, {"data": given.described})
     if not as_json:
-        _say_what_next(store, keys, rows.users.ids[0])
+        _say_what_next(store, keys, given.rows.users.ids[0])
+
+
+# ---------------------------------------------------------------------- what to fit
+
+
+def _chosen(
+    source: str | None, *, method: str | None, model: str | None, partition: str | None, aggregation: str | None
+) -> EngineConfig:
+    """Return the configuration: that of the file or preset, changed by what was given beside it.
+
+    Settings of a part that was replaced are of no use to the new one.
+    """
+    from receraser.config import EngineConfig, combined, load_config
+
+    base = EngineConfig() if source is None else load_config(source)
+    if method is not None and method != base.method:
+        base = dataclasses.replace(
+            base, method=method, partition="", aggregation="", shards=0, partition_settings={}, aggregation_settings={}
+        )
+    parts = combined(dataclasses.replace(base, shards=0, model=model or base.model))
+    if model is not None:
+        other = base.model not in ("", model)  # settings of the aggregation were chosen for the other model too
+        base = dataclasses.replace(base, model=model)
+        if other:
+            base = dataclasses.replace(base, hyperparameters={}, aggregation_settings={})
+    if partition is not None:  # named, even if the method's: what else is named may change which method that is
+        kept = base.partition_settings if partition == parts.partition else {}
+        base = dataclasses.replace(base, partition=partition, partition_settings=kept)
+    if aggregation is not None:
+        kept = base.aggregation_settings if aggregation == parts.aggregation else {}
+        base = dataclasses.replace(base, aggregation=aggregation, aggregation_settings=kept)
+    return base
+
+
+def _overrides(
+    base: EngineConfig,
+    settings: list[str],
+    *,
+    dim: int | None,
+    rank: int | None,
+    polish: int | None,
+    embeddings: Path | None,
+) -> dict[str, str]:
+    """Return the settings that were given, by --set or by an option of their own, by their keys."""
+    from receraser.config import ADDITIVE_NAMES, combined
+
+    given = {"dim": dim, "aggregation.rank": rank, "aggregation.polish": polish}
+    if combined(base).model in ADDITIVE_NAMES:  # no submodels, nothing to put together: all of it is the model's
+        given = {"rank": dim if rank is None else rank, "polish": polish}
+    found = options.pairs(settings) | {key: str(value) for key, value in given.items() if value is not None}
+    return found if embeddings is None else found | {"partition.embeddings": "file"}
+
+
+def _placed(base: EngineConfig, *, shards: int | None, seed: int | None, device: str | None) -> EngineConfig:
+    """Return the configuration with what was given of shards, seed and device."""
+    return dataclasses.replace(
+        base,
+        shards=base.shards if shards is None else shards,
+        seed=base.seed if seed is None else seed,
+        device=base.device if device is None else device,
+    )
 
 
 def _origin(source: str | None, *, changed: bool) -> str:
@@ -177,6 +212,60 @@ def _origin(source: str | None, *, changed: bool) -> str:
         return "given" if changed else "defaults"
     base = f"tuned: {source}" if source in preset_names() else "given: a file"
     return f"{base}, with changes" if changed else base
+
+
+def _engine(chosen: EngineConfig, keys: Path | None) -> Engine:
+    from receraser.engine import Engine
+    from receraser.keys import has_key, load_key
+
+    new = keys is not None and not has_key(keys)
+    engine = Engine.from_config(chosen, key=load_key(keys, create=True))
+    if new:
+        warn(f"a new secret key was made in {keys}: keep it, or nobody will find their rows in this store again")
+    return engine
+
+
+# ---------------------------------------------------------------------- what is read
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Given:
+    """What was read: rows, rows for validation, titles, vectors, what the reader said of the rows; and how long."""
+
+    rows: Interactions
+    valid: Interactions | None
+    titles: dict[str, str]
+    embeddings: Embeddings | None
+    described: Mapping[str, object]
+    seconds: float
+
+
+def _read(
+    data: Path,
+    valid: Path | None,
+    items: Path | None,
+    embeddings: Path | None,
+    columns: str | None,
+    min_rating: float | None,
+    *,
+    skip_bad_rows: bool,
+) -> _Given:
+    """Read every file that was named."""
+    from receraser.cli.reading import describe, read_embeddings_for, read_for
+    from receraser.data.readers import read_titles
+
+    started = time.perf_counter()
+    train = read_for(data, columns=columns, min_rating=min_rating, skip_bad_rows=skip_bad_rows)
+    held = None
+    if valid is not None:
+        held = read_for(valid, columns=columns, min_rating=min_rating, skip_bad_rows=skip_bad_rows).interactions
+    titles = {} if items is None else read_titles(items)
+    vectors = read_embeddings_for(embeddings)
+    seconds = time.perf_counter() - started
+    return _Given(train.interactions, held, titles, vectors, describe(train.report), seconds)
+
+
+# ---------------------------------------------------------------------- an export
 
 
 def _check_only_an_export(context: typer.Context) -> None:
@@ -212,48 +301,24 @@ def _fit_export(folder: Path, store: Path, keys: Path | None, *, replace: bool, 
         engine = Engine.fit_export(export, key=None if keys is None else load_key(keys), progress=bar.update)
     with Bar("publishing"):
         engine.save(store, replace=replace, keyring=keyring_for(keys))
+    say_key_of_replaced(engine, keys)
     _report(engine, {"read": read_seconds, **engine.seconds}, store, as_json, {})
 
 
-def _report(engine: Engine, seconds: dict[str, float], store: Path, as_json: bool, more: dict[str, object]) -> None:
-    """Say what was fitted and how long it took."""
-    if as_json:
-        print_json(_document(engine, seconds) | more)
-        return
-    balance = f"{count(len(engine.shards), 'shard')}, the largest {engine.balance:.2f} x the mean"
-    say_published(engine, store, seconds, *([balance] if len(engine.shards) > 1 else []))
+# ---------------------------------------------------------------------- what is told
 
 
-def _chosen(
-    source: str | None, *, method: str | None, model: str | None, partition: str | None, aggregation: str | None
-) -> EngineConfig:
-    """Return the configuration: that of the file or preset, changed by what was given beside it.
+def _say_what_to_know(chosen: EngineConfig, rows: Interactions) -> None:
+    """Say what was read, what the combination cannot do, and what would serve better."""
+    from receraser.cli.hints import hints
 
-    Settings of a part that was replaced are of no use to the new one.
-    """
-    from receraser.config import EngineConfig, combined, load_config
-
-    base = EngineConfig() if source is None else load_config(source)
-    if method is not None and method != base.method:
-        base = dataclasses.replace(
-            base, method=method, partition="", aggregation="", shards=0, partition_settings={}, aggregation_settings={}
-        )
-    parts = combined(dataclasses.replace(base, shards=0, model=model or base.model))
-    if model is not None:
-        other = base.model not in ("", model)  # settings of the aggregation were chosen for the other model too
-        base = dataclasses.replace(base, model=model)
-        if other:
-            base = dataclasses.replace(base, hyperparameters={}, aggregation_settings={})
-    if partition is not None:  # named, even if the method's: what else is named may change which method that is
-        kept = base.partition_settings if partition == parts.partition else {}
-        base = dataclasses.replace(base, partition=partition, partition_settings=kept)
-    if aggregation is not None:
-        kept = base.aggregation_settings if aggregation == parts.aggregation else {}
-        base = dataclasses.replace(base, aggregation=aggregation, aggregation_settings=kept)
-    return base
+    say(f"{count(len(rows), 'interaction')} of {count(len(rows.users), 'user')} with {count(len(rows.items), 'item')}")
+    _warn_of_the_combination(chosen)
+    for hint in hints(chosen, rows):
+        say(f"hint: {hint}")
 
 
-def _say_what_to_know(chosen: EngineConfig) -> None:
+def _warn_of_the_combination(chosen: EngineConfig) -> None:
     """Say what a combination cannot do."""
     from receraser.config import part_settings
     from receraser.models.source import is_foreign
@@ -269,15 +334,22 @@ def _say_what_to_know(chosen: EngineConfig) -> None:
         warn(f"{chosen.aggregation} is learned by the loss of bpr: of the loss of {chosen.model} nothing is known")
 
 
-def _engine(chosen: EngineConfig, keys: Path | None) -> Engine:
-    from receraser.engine import Engine
-    from receraser.keys import has_key, load_key
+def _tell_what_would_be(chosen: EngineConfig, given: _Given, store: Path, *, as_json: bool) -> None:
+    """Say what a dry run would do."""
+    parts = f"{chosen.partition} + {chosen.aggregation}, {count(chosen.shards, 'shard')}"
+    say(f"would fit {chosen.model} ({chosen.method}: {parts}) on {chosen.device} and publish it in {store}")
+    if as_json:
+        config = chosen.as_dict()
+        print_json({"dry_run": True, "config": config, "rows": len(given.rows), "data": given.described})
 
-    new = keys is not None and not has_key(keys)
-    engine = Engine.from_config(chosen, key=load_key(keys, create=True))
-    if new:
-        warn(f"a new secret key was made in {keys}: keep it, or nobody will find their rows in this store again")
-    return engine
+
+def _report(engine: Engine, seconds: dict[str, float], store: Path, as_json: bool, more: dict[str, object]) -> None:
+    """Say what was fitted and how long it took."""
+    if as_json:
+        print_json(_document(engine, seconds) | more)
+        return
+    balance = f"{count(len(engine.shards), 'shard')}, the largest {engine.balance:.2f} x the mean"
+    say_published(engine, store, seconds, *([balance] if len(engine.shards) > 1 else []))
 
 
 def _document(engine: Engine, seconds: dict[str, float]) -> dict[str, object]:

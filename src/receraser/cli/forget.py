@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +18,7 @@ from receraser.cli.outcome import cost, done_by, rounded, say_published
 if TYPE_CHECKING:
     from receraser.engine import Engine, ForgetReport
     from receraser.erasure.request import ForgetRequest
+    from receraser.proof.receipt import Receipt
 
 __all__ = ["forget"]
 
@@ -53,7 +58,8 @@ def forget(
 
     The shards that held their rows are retrained from nothing, the aggregation is fitted again, and the new state takes
     the place of the old one, which is destroyed. The request is durable before work begins: what is interrupted is
-    finished by the next command that changes the store. A certificate says what was done.
+    finished by the next command that changes the store. A certificate says what was done; receipts, written before it
+    begins, open it for whoever asked.
     """
     from receraser.cli.opening import opened
     from receraser.errors import UsageError
@@ -64,8 +70,6 @@ def forget(
         raise UsageError("--hide is for interactions: name them with --interaction or --requests")
     if receipts is not None and receipts.exists() and (not receipts.is_dir() or any(receipts.iterdir())):
         raise UsageError(f"--receipts {receipts}: expected a new or empty folder")
-    if receipts is not None and not dry_run:
-        _make_folder(receipts)  # before the work: what opens a certificate exists only once
     request = _request(user, item, interaction, requests)
     with opened(store, keys, to_change=not dry_run, keep_old=keep_old) as (engine, reading):
         planned = engine.forget_request(request, dry_run=True)
@@ -73,10 +77,17 @@ def forget(
         refused = strict and bool(planned.unknown)
         report = planned
         if not dry_run and not refused and request:
+            if receipts is not None and not engine.certifies:
+                raise UsageError(
+                    "--receipts: without keys nothing is certified, and receipts open certificates (--keys)"
+                )
             with Bar("starting a worker") as bar:
-                report = engine.forget_request(request, hide=hide, progress=bar.update)
-    if receipts is not None and report.receipts:
-        _write_receipts(receipts, report)
+                report = engine.forget_request(
+                    request,
+                    hide=hide,
+                    receipts=None if receipts is None else partial(_hand_over, receipts),
+                    progress=bar.update,
+                )
     seconds = {"read": reading, **engine.seconds}
     if as_json:
         print_json(_document(engine, report, seconds, dry_run=dry_run or refused))
@@ -167,19 +178,23 @@ def _say_whom_to_tell(engine: Engine) -> None:
         say(f"exports were handed over before, and are not changed by this; tell: {who}")
 
 
-def _make_folder(folder: Path) -> None:
+def _hand_over(folder: Path, receipts: Sequence[Receipt]) -> None:
+    """Write, to the disk, what opens the certificate for each subject: for them, and to be kept nowhere else."""
     from receraser.errors import UsageError
+    from receraser.keys import flush_folder, make_folder
 
+    paths = [folder / f"receipt-{number:05d}.json" for number in range(1, len(receipts) + 1)]
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (folder / ".receraser").touch()
-        (folder / ".receraser").unlink()
+        make_folder(folder, mode=0o700)
+        for path, one in zip(paths, receipts, strict=True):
+            with path.open("xb") as stream:
+                stream.write(one.payload() + b"\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+        flush_folder(folder)
     except OSError as error:
-        raise UsageError(f"--receipts {folder}: cannot be written ({error.strerror})") from None
-
-
-def _write_receipts(folder: Path, report: ForgetReport) -> None:
-    """Write what opens the certificate for each subject: for them, and to be kept nowhere else."""
-    for number, one in enumerate(report.receipts, 1):
-        (folder / f"receipt-{number:05d}.json").write_bytes(one.payload() + b"\n")
-    say(f"{count(len(report.receipts), 'receipt')} in {folder}: hand each to whoever asked, and keep no copy")
+        for path in paths:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)  # they are of a request that is not made
+        raise UsageError(f"--receipts {folder}: cannot be written ({error.strerror}); nothing was changed") from None
+    say(f"{count(len(receipts), 'receipt')} in {folder}: hand each to whoever asked, and keep no copy")

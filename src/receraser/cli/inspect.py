@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING
 
 from receraser.cli import options
 from receraser.cli.console import Bar, count, print_json, print_lines, print_table, warn
+from receraser.cli.papers import KeyFolder, key_known, keyring_to_read
 
 if TYPE_CHECKING:
+    from receraser.proof.keyring import Keyring
     from receraser.store.directory import DirectoryStore
     from receraser.store.record import Record
+    from receraser.store.snapshot import Snapshot
 
 __all__ = ["inspect"]
 
 
-def inspect(store: options.Store, as_json: options.AsJson = False) -> None:
-    """Show what a store holds, and check every file; needs no key."""
+def inspect(store: options.Store, keys: KeyFolder = None, as_json: options.AsJson = False) -> None:
+    """Show what a store holds, and check every file; needs no key.
+
+    Of keys that are at hand it says which of them are this store's.
+    """
     from receraser.partition.registry import PARTITIONS
     from receraser.store.directory import DirectoryStore
     from receraser.store.snapshot import read_snapshot
@@ -26,6 +32,7 @@ def inspect(store: options.Store, as_json: options.AsJson = False) -> None:
         held = read_snapshot(place)
         manifest = place.manifest()
         _check_kept(place, manifest)
+        fit = _keys(held, keyring_to_read(keys))
     strays = place.strays(manifest)
     waiting = len(place.pending())
     if waiting:
@@ -34,9 +41,8 @@ def inspect(store: options.Store, as_json: options.AsJson = False) -> None:
         what = f"{strays[0]} and {count(len(strays) - 1, 'more file')}" if len(strays) > 1 else strays[0]
         warn(f"{what} in {store}: no part of the store, left by an interrupted write or put there by somebody")
     if as_json:
-        print_json(
-            {**manifest, "pending": waiting, "balance": round(held.state.partition.balance, 4), "strays": strays}
-        )
+        balance = round(held.state.partition.balance, 4)
+        print_json({**manifest, "pending": waiting, "balance": balance, "strays": strays, "keys": fit})
         return
     state = held.state
     config = state.config
@@ -54,6 +60,7 @@ def inspect(store: options.Store, as_json: options.AsJson = False) -> None:
         "aggregation": _settings(config.aggregation_settings) or "nothing to set",
         "digest": state.digest,
         "pseudonyms": f"made with {key}",
+        "keys": _said(fit),
         "validation": "no rows" if state.valid is None else count(len(state.valid), "row"),
         "ledger": f"{record.size:,} entries, {count(record.certificates, 'certificate')}",
         "origin": f"of the configuration: {record.origin}",
@@ -67,6 +74,34 @@ def inspect(store: options.Store, as_json: options.AsJson = False) -> None:
     print_table(["shard", *columns[1:]], [[str(one[column])[:16] for column in columns] for one in reports])
     if len(reports) > 1:
         print_lines([f"largest shard: {state.partition.balance:.2f} x the mean"])
+
+
+def _keys(held: Snapshot, keyring: Keyring | None) -> dict[str, object]:
+    """Return which keys of a folder are this store's: that of its pseudonyms, one that signed for it, its ledger's."""
+    from receraser.data.ids import key_check
+    from receraser.keys import has_key, load_key
+    from receraser.proof.signing import PublicKey
+
+    if keyring is None:
+        return {"folder": None, "pseudonyms": False, "signing": [], "ledger": False}
+    secret = not held.public_key and has_key(keyring.folder)
+    signers = (PublicKey.from_hex(text) for text in held.record.signers.values())
+    return {
+        "folder": str(keyring.folder),
+        "pseudonyms": secret and key_check(load_key(keyring.folder)) == held.key_check,
+        "signing": sorted(one.id for one in signers if key_known(keyring, one)),
+        "ledger": keyring.ledger_key(held.record.store, create=False) is not None,
+    }
+
+
+def _said(fit: Mapping[str, object]) -> str:
+    """Say which keys are at hand."""
+    signing = fit["signing"]
+    assert isinstance(signing, list)
+    found = ["that of its pseudonyms"] if fit["pseudonyms"] else []
+    found += [f"{', '.join(signing)} that signed for it"] if signing else []
+    found += ["that of its ledger"] if fit["ledger"] else []
+    return f"none of this store's in {fit['folder']}" if not found else f"in {fit['folder']}: {'; '.join(found)}"
 
 
 def _check_kept(place: DirectoryStore, manifest: Mapping[str, object]) -> None:

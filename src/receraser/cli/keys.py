@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -111,7 +112,13 @@ def rotate(keys: KeyFolder = None, dry_run: options.DryRun = False, as_json: opt
 
 @keys_app.command("shred")
 def shred(
-    store: options.Store,
+    store: Annotated[
+        Path | None, typer.Option("--store", metavar="DIR", help="The store whose ledger's key is destroyed.")
+    ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option("--ledger", metavar="ID", help="Of a store that is no more: its id, as `keys show` gives it."),
+    ] = None,
     keys: KeyFolder = None,
     yes: Yes = False,
     dry_run: options.DryRun = False,
@@ -120,8 +127,15 @@ def shred(
     """Destroy the key of a store's ledger.
 
     Nobody can then tell who is named in the ledger: not whether a person asked, and not whether forgotten rows came
-    back. The ledger and every certificate stay valid. A later change makes a new key, for what comes after it.
+    back. The ledger and every certificate stay valid. A later change makes a new key, for what comes after it. A store
+    that was replaced leaves its key, since a copy of it may be in use: --ledger destroys that.
     """
+    if (store is None) == (ledger is None):
+        raise UsageError("name a store with --store, or the id of one that is no more with --ledger: one of the two")
+    if store is None:
+        assert ledger is not None
+        _shred_left(ledger, keyring_in(keys), yes=yes, dry_run=dry_run, as_json=as_json)
+        return
     from receraser.store.directory import DirectoryStore
     from receraser.store.history import History
 
@@ -145,6 +159,22 @@ def shred(
     elif not dry_run:
         say(f"the key of the ledger in {store} is destroyed; that it was is the last entry of the ledger")
         say("copies of the key in backups and snapshots are not covered: destroy them too")
+
+
+def _shred_left(ledger: str, keyring: Keyring, *, yes: bool, dry_run: bool, as_json: bool) -> None:
+    """Destroy the key of a ledger that is no more; there is nowhere to enter it."""
+    what = f"the key of the ledger of store {ledger} is destroyed: in no copy of it can anybody be recognised again"
+    if dry_run:
+        found = keyring.ledger_key(ledger, create=False) is not None
+    else:
+        confirm(what, yes=yes)
+        found = keyring.shred_ledger_key(ledger)
+    if not found:
+        raise UsageError(f"there is no key of the ledger of store {ledger} in {keyring.folder} (--keys)")
+    say(f"{'would do this' if dry_run else 'done'}: {what}; copies in backups and snapshots are not covered")
+    if as_json:
+        told = {"dry_run": True} if dry_run else {}
+        print_json({**told, "store": ledger, "folder": str(keyring.folder)})
 
 
 def _current(keyring: Keyring) -> PublicKey | None:

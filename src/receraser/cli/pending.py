@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,7 @@ import typer
 from receraser.cli import options
 from receraser.cli.console import Bar, count, print_json, print_table, say
 from receraser.cli.outcome import rounded, say_published
-from receraser.cli.papers import KeyFolder, Yes, confirm, keyring_in
+from receraser.cli.papers import KeyFolder, Yes, confirm, keyring_in, keyring_to_read
 
 if TYPE_CHECKING:
     from receraser.store.pending import Pending
@@ -25,13 +25,19 @@ pending_app = typer.Typer(
 
 
 @pending_app.command("show")
-def show(store: options.Store, as_json: options.AsJson = False) -> None:
-    """Show what is waiting: kinds and numbers, nobody's id."""
-    rows = [_described(one) for one in _waiting(store)]
+def show(store: options.Store, keys: KeyFolder = None, as_json: options.AsJson = False) -> None:
+    """Show what is waiting: kinds and numbers, nobody's id.
+
+    Where the key of the store's ledger is at hand, also whether each was written with it: what was not is not done.
+    """
+    written = _written_with(store, keys)
+    found = [(_described(one), written(one)) for one in _waiting(store)]
     if as_json:
-        print_json({"pending": rows})
-    elif rows:
-        print_table(list(rows[0]), [[str(value) for value in row.values()] for row in rows])
+        print_json({"pending": [{**row, "ours": ours} for row, ours in found]})
+    elif found:
+        said = {True: "these keys", False: "other keys", None: "not checked"}
+        heads = [*found[0][0], "written with"]
+        print_table(heads, [[*map(str, row.values()), said[ours]] for row, ours in found])
     else:
         say(f"nothing is waiting in {store}")
 
@@ -60,15 +66,11 @@ def finish(
         with Engine.changing(store, key=None, keyring=keyring_for(keys)) as engine:
             seconds = {"finish": time.perf_counter() - started}
     if as_json:
-        done = {"pending": 0, "finished": engine.finished, "digest": engine.digest, "level": engine.level}
-        print_json({**done, "seconds": rounded(seconds)})
+        document = {"pending": 0, "finished": engine.finished, "digest": engine.digest, "level": engine.level}
+        print_json({**document, "seconds": rounded(seconds)})
     else:
-        say_published(
-            engine,
-            store,
-            seconds,
-            f"{count(engine.finished, 'request')} that had been waiting: done, without receipts",
-        )
+        done = f"{count(engine.finished, 'request')} that had been waiting: done"
+        say_published(engine, store, seconds, f"{done}; receipts handed out before open the certificate")
 
 
 @pending_app.command("withdraw")
@@ -101,6 +103,30 @@ def _waiting(store: Path) -> Sequence[Pending]:
     from receraser.store.history import waiting
 
     return waiting(DirectoryStore(store))
+
+
+def _written_with(store: Path, keys: Path | None) -> Callable[[Pending], bool | None]:
+    """Return what says of a request whether it was written with the key of the store's ledger; None: not checked."""
+    from receraser.errors import StoreError
+    from receraser.store.directory import DirectoryStore
+    from receraser.store.pending import Pending
+    from receraser.store.record import Record
+
+    place, keyring = DirectoryStore(store), keyring_to_read(keys)
+    record = Record.from_dict(place.manifest()["record"])
+    key = keyring.ledger_key(record.store, create=False) if keyring is not None and record.signers else None
+    files = place.pending()
+
+    def written(one: Pending) -> bool | None:
+        if key is None:
+            return None
+        try:
+            Pending.decode(one.id, files[one.id], key)
+        except StoreError:  # it could be read without the key
+            return False
+        return True
+
+    return written
 
 
 def _described(one: Pending) -> dict[str, object]:

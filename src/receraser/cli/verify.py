@@ -9,10 +9,10 @@ import typer
 
 from receraser.cli import options
 from receraser.cli.console import Bar, count, print_json, print_lines, say, warn
+from receraser.cli.papers import KeyFolder, keyring_to_read
 from receraser.errors import ProofError, UsageError, nearest
 
 if TYPE_CHECKING:
-    from receraser.proof.keyring import Keyring
     from receraser.verify.case import Case
     from receraser.verify.checks import Check
 
@@ -23,10 +23,7 @@ _WAYS = ("affected", "all", "sample", "none")
 
 def verify(
     store: options.Store,
-    keys: Annotated[
-        Path | None,
-        typer.Option("--keys", metavar="DIR", help="Folder of the keys; without it $RECERASER_KEYS, or your own."),
-    ] = None,
+    keys: KeyFolder = None,
     trust: Annotated[
         list[Path],
         typer.Option("--trust", metavar="PATH", help="A signer's public key (PEM), or a folder of them; repeatable."),
@@ -65,18 +62,8 @@ def verify(
     Every check is made even if another fails, and says what it found. Nothing is changed. Exit 0: all hold; 1: one does
     not; 2: there is no such store.
     """
-    if replay not in _WAYS:
-        raise UsageError(f"--replay {replay!r}: {nearest(replay, _WAYS)}")
-    if (user or item or interaction or search) and not residue:
-        raise UsageError("--user, --item, --interaction and --search say what to search for; add --residue")
-    missing = next((path for path in search if not path.exists()), None)
-    if missing is not None:
-        raise UsageError(f"--search {missing}: there is no such file or folder")
-    papers = {
-        name: _content(path, name)
-        for name, path in (("certificate", certificate), ("receipt", receipt), ("checkpoint", checkpoint))
-        if path is not None
-    }
+    _check_options(replay, residue=residue, named=[*user, *item, *interaction], search=search)
+    papers = _papers({"certificate": certificate, "receipt": receipt, "checkpoint": checkpoint})
     with Bar("checking the store") as bar:
         case, checks = _checks(store, keys, trust, papers)
         if replay != "none":
@@ -84,26 +71,33 @@ def verify(
 
             checks.append(replayed(case, replay, papers.get("certificate"), progress=bar.update))
         if residue:
-            from receraser.residue.search import residue as searched
-
-            checks += searched(
-                case,
-                users=[options.id_given(one, "--user") for one in user],
-                items=[options.id_given(one, "--item") for one in item],
-                interactions=[options.pair_given(one, "--interaction") for one in interaction],
-                search=search,
-                key=_pseudonym_key(case, keys),
-            )
+            checks += _searched(case, keys, user, item, interaction, search)
     _tell(checks, notes=_notes(case, checks, replay=replay), as_json=as_json)
     if not all(one.ok for one in checks):
         raise typer.Exit(1)
 
 
-def _content(path: Path, name: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"--{name} {path}: {error.strerror}") from None
+def _check_options(replay: str, *, residue: bool, named: list[str], search: list[Path]) -> None:
+    """Raise where options do not fit together."""
+    if replay not in _WAYS:
+        raise UsageError(f"--replay {replay!r}: {nearest(replay, _WAYS)}")
+    if (named or search) and not residue:
+        raise UsageError("--user, --item, --interaction and --search say what to search for; add --residue")
+    missing = next((path for path in search if not path.exists()), None)
+    if missing is not None:
+        raise UsageError(f"--search {missing}: there is no such file or folder")
+
+
+def _papers(paths: dict[str, Path | None]) -> dict[str, bytes]:
+    """Return the content of the files that were brought along, by the names of their options."""
+    found = {}
+    for name, path in paths.items():
+        try:
+            if path is not None:
+                found[name] = path.read_bytes()
+        except OSError as error:
+            raise UsageError(f"--{name} {path}: {error.strerror}") from None
+    return found
 
 
 def _checks(store: Path, keys: Path | None, trust: list[Path], papers: dict[str, bytes]) -> tuple[Case, list[Check]]:
@@ -112,7 +106,7 @@ def _checks(store: Path, keys: Path | None, trust: list[Path], papers: dict[str,
     from receraser.verify.papers import check_certificate, check_receipt, check_witness
     from receraser.verify.signatures import Vouchers
 
-    ring = _keyring(keys)
+    ring = keyring_to_read(keys)
     untrusted = []
     try:
         vouchers = Vouchers.of(trust, ring, named=keys is not None)
@@ -130,18 +124,20 @@ def _checks(store: Path, keys: Path | None, trust: list[Path], papers: dict[str,
     ]
 
 
-def _keyring(keys: Path | None) -> Keyring | None:
-    """Return the keys in the folder named, or in the operator's own; makes none."""
-    from receraser.proof.keyring import Keyring, default_folder
+def _searched(
+    case: Case, keys: Path | None, users: list[str], items: list[str], interactions: list[str], search: list[Path]
+) -> list[Check]:
+    """Search for what is left of those who were forgotten."""
+    from receraser.residue.search import residue
 
-    if keys is not None:
-        if not keys.is_dir():
-            raise UsageError(f"--keys {keys}: there is no such folder")
-        return Keyring(keys)
-    try:
-        return Keyring(default_folder())
-    except UsageError:
-        return None
+    return residue(
+        case,
+        users=[options.id_given(one, "--user") for one in users],
+        items=[options.id_given(one, "--item") for one in items],
+        interactions=[options.pair_given(one, "--interaction") for one in interactions],
+        search=search,
+        key=_pseudonym_key(case, keys),
+    )
 
 
 def _pseudonym_key(case: Case, keys: Path | None) -> bytes | None:
@@ -150,7 +146,7 @@ def _pseudonym_key(case: Case, keys: Path | None) -> bytes | None:
 
     if case.evidence.manifest is not None and case.manifest["pseudonyms"]["public_key"]:
         return PUBLIC_KEY
-    ring = _keyring(keys)
+    ring = keyring_to_read(keys)
     return load_key(ring.folder) if ring is not None and has_key(ring.folder) else None
 
 

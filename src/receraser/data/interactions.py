@@ -131,13 +131,13 @@ class Interactions:
     @classmethod
     def union(cls, tables: Sequence[Interactions]) -> Interactions:
         """Return the rows of several tables as one; timestamps are dropped."""
-        users = [name for table in tables for name in table.users]
-        items = [name for table in tables for name in table.items]
-        user_at = np.cumsum([0, *(len(table.users) for table in tables)])
-        item_at = np.cumsum([0, *(len(table.items) for table in tables)])
-        user_index = [table.user_index + start for table, start in zip(tables, user_at, strict=False)]
-        item_index = [table.item_index + start for table, start in zip(tables, item_at, strict=False)]
-        return cls.from_indices(users, items, np.concatenate(user_index), np.concatenate(item_index))
+        return cls.from_indices(*_stacked(tables))
+
+    @classmethod
+    def joined(cls, tables: Sequence[Interactions]) -> tuple[Interactions, NDArray[np.int32]]:
+        """Return the rows of several tables that share none as one, and the place of each row's table."""
+        places = np.repeat(np.arange(len(tables), dtype=np.int32), [len(table) for table in tables])
+        return cls.labelled(*_stacked(tables), places)
 
     @classmethod
     def labelled(
@@ -312,6 +312,20 @@ class Histories:
         """Return the users from `start` up to `stop`."""
         indptr = self.indptr[start : stop + 1]
         return Histories(self.users[start:stop], indptr - indptr[0], self.item_index[indptr[0] : indptr[-1]])
+
+
+def _stacked(
+    tables: Sequence[Interactions],
+) -> tuple[list[str], list[str], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the users, the items and the indices into them of several tables, one behind the other."""
+    users = [name for table in tables for name in table.users]
+    items = [name for table in tables for name in table.items]
+    user_at = np.cumsum([0, *(len(table.users) for table in tables)])
+    item_at = np.cumsum([0, *(len(table.items) for table in tables)])
+    user_index = [table.user_index + start for table, start in zip(tables, user_at, strict=False)]
+    item_index = [table.item_index + start for table, start in zip(tables, item_at, strict=False)]
+    none = np.empty(0, dtype=np.int64)
+    return users, items, np.concatenate([none, *user_index]), np.concatenate([none, *item_index])
 
 
 def _compact(ids: Sequence[str], index: NDArray[np.integer]) -> tuple[IdMap, Index]:

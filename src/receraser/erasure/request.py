@@ -100,6 +100,21 @@ class ForgetRequest:
         """Every user who is named, alone or in an interaction; in order."""
         return tuple(sorted({*self.users, *(user for user, _ in self.interactions)}))
 
+    @property
+    def subjects(self) -> list[tuple[str, ...]]:
+        """Every subject: its kind, then its names.
+
+        Examples
+        --------
+        >>> ForgetRequest.of(users=["u7"], interactions=[("u1", "a")]).subjects
+        [('user', 'u7'), ('interaction', 'u1', 'a')]
+        """
+        return [
+            *(("user", user) for user in self.users),
+            *(("item", item) for item in self.items),
+            *(("interaction", *pair) for pair in self.interactions),
+        ]
+
     def cells(self, rows: Interactions) -> NDArray[np.bool_]:
         """Return, per row of a table, whether this request covers it."""
         covered = rows.holds(Interactions.from_pairs(self.interactions))

@@ -25,7 +25,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
@@ -221,6 +221,19 @@ class Trust:
         if not found:
             raise UsageError(f"there is no public key in {path}: expected files such as 0123456789abcdef.pem")
         return cls(found if anchors is None else anchors, _rotations_in(path))
+
+    @classmethod
+    def from_paths(cls, paths: Sequence[Path]) -> Self:
+        """Return the trust in several files and folders.
+
+        Beside a file that names a key, a folder only shows which keys took its place.
+        """
+        files = [path for path in paths if not path.is_dir()]
+        folders = [path for path in paths if path.is_dir()]
+        anchors = [key for path in files for key in cls.from_path(path).anchors]
+        found = [cls.from_path(path, anchors if files else None) for path in folders]
+        every = [*anchors, *(key for one in found for key in one.anchors)]
+        return cls(every, [statement for one in found for statement in one.rotations])
 
     def keys(self) -> dict[str, PublicKey]:
         """Return all keys that are reached from the anchors by valid statements, by their ids.

@@ -27,6 +27,7 @@ __all__ = [
     "KINDS",
     "Entry",
     "check_checkpoint",
+    "check_checkpoint_form",
     "checkpoint_body",
     "frontier_of",
     "is_time",
@@ -43,6 +44,8 @@ KINDS = ("user", "item", "interaction")
 _ACTION = re.compile("[a-z]+(-[a-z]+)*")
 _HASH = re.compile("[0-9a-f]{32}")
 _SHA256 = re.compile("[0-9a-f]{64}")
+_SAID = {"store", "size", "root", "time", "manifest"}  # by a checkpoint
+_DAMAGED = "the checkpoint is damaged: expected store, size, root, time and manifest, and nothing else"
 _TIME = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 
 
@@ -273,6 +276,13 @@ def checkpoint_body(store: str, frontier: merkle.Frontier, time: str, manifest: 
     return {"store": store, "size": frontier.size, "root": frontier.root().hex(), "time": time, "manifest": manifest}
 
 
+def check_checkpoint_form(body: object) -> None:
+    """Raise unless this says what a checkpoint says, of some number of entries."""
+    size = body["size"] if isinstance(body, Mapping) and set(body) == _SAID else None
+    if type(size) is not int or size < 0:
+        raise ProofError(_DAMAGED)
+
+
 def check_checkpoint(body: object, *, store: str, frontier: merkle.Frontier) -> None:
     """Raise unless a checkpoint is of this store and this ledger.
 
@@ -285,8 +295,8 @@ def check_checkpoint(body: object, *, store: str, frontier: merkle.Frontier) -> 
     frontier
         Of the entries that the checkpoint should cover: all for the newest, the first so many for an earlier one.
     """
-    if not isinstance(body, Mapping) or set(body) != {"store", "size", "root", "time", "manifest"}:
-        raise ProofError("the checkpoint is damaged: expected store, size, root, time and manifest, and nothing else")
+    if not isinstance(body, Mapping) or set(body) != _SAID:
+        raise ProofError(_DAMAGED)
     if body["store"] != store:
         raise ProofError(f"the checkpoint is of another store: {body['store']!r}; expected {store!r}")
     if not is_time(body["time"]):

@@ -3,27 +3,31 @@
 A certificate holds one Merkle root over commitments to everybody and everything that was named. A receipt opens one of
 these commitments: the name as it was asked for, the nonce, and the path from the leaf to the root. It is handed to the
 requester and not kept: with it, the certificate names them; without it, the root says nothing.
+
+Receipts are drawn, and handed over, before the request is written down. The request keeps the root alone, so whoever
+finishes it later certifies that very root, and nobody can test a guess with what lies in the store. A receipt therefore
+names no certificate: its certificate is the one that commits to its root, once there is one.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import cast
 
 from receraser.fingerprint import canonical_json
 from receraser.proof import commitment, merkle
 from receraser.proof.certificate import Certificate
-from receraser.proof.fields import Check, count, decoded, hexadecimal, keys, many, one_of, or_null, refuse, text
+from receraser.proof.fields import Check, count, decoded, hexadecimal, keys, many, one_of, refuse, text
 from receraser.proof.ledger import KINDS
 
 __all__ = ["RECEIPT_TYPE", "Receipt", "receipts_of"]
 
-RECEIPT_TYPE = "urn:receraser:receipt:v1"
+RECEIPT_TYPE = "urn:receraser:receipt:v2"
 
 _FIELDS: dict[str, Check] = {
-    "certificate": or_null(hexadecimal(64)),
+    "subjects_root": hexadecimal(64),
     "kind": one_of(KINDS),
     "names": many(text),
     "nonce": hexadecimal(64),
@@ -37,12 +41,12 @@ _DOCUMENT = keys({"type": one_of([RECEIPT_TYPE]), **_FIELDS})
 
 @dataclass(frozen=True, repr=False)
 class Receipt:
-    """One subject of a request and its place under a certificate's root. Shows no names, to no log.
+    """One subject of a request and its place under the request's root. Shows no names, to no log.
 
     Attributes
     ----------
-    certificate
-        SHA-256 of the certificate's file; None until it is signed (`issued`).
+    subjects_root
+        The root over all subjects of the request, which its certificate commits to.
     kind, names
         What was asked for, as it was asked for: a "user", an "item", or an "interaction" of both.
     nonce
@@ -51,7 +55,7 @@ class Receipt:
         The place of the leaf, how many there are, and the hashes from it to the root.
     """
 
-    certificate: str | None
+    subjects_root: str
     kind: str
     names: list[str]
     nonce: str
@@ -69,10 +73,6 @@ class Receipt:
     def __repr__(self) -> str:
         return f"Receipt({self.kind}, leaf {self.index} of {self.leaves})"
 
-    def issued(self, certificate: str) -> Receipt:
-        """Return the receipt for the certificate of this SHA-256."""
-        return replace(self, certificate=certificate)
-
     def payload(self) -> bytes:
         """Return canonical JSON: the file that is handed to the requester."""
         return canonical_json({"type": RECEIPT_TYPE, **{spec.name: getattr(self, spec.name) for spec in fields(self)}})
@@ -85,16 +85,20 @@ class Receipt:
         found = cast("dict[str, object]", document)
         return cls(**{name: found[name] for name in _FIELDS})  # type: ignore[arg-type]  # checked by _DOCUMENT
 
-    def matches(self, certificate: Certificate, *, sha256: str | None = None) -> bool:
-        """Say whether this subject is one of those the certificate was made for.
+    @property
+    def is_whole(self) -> bool:
+        """Whether what it names is under its own root: if not, it was changed.
 
-        `sha256` is that of the certificate's file, where it is at hand: then it must be the one this receipt names.
+        Of the number of leaves a path does not tell everything (the first of three has the path of the first of four):
+        that is held to the certificate's.
         """
-        root = certificate.request["subjects_root"]
-        if root is None or self.leaves != certificate.subjects or sha256 not in (None, self.certificate):
-            return False
         path = [bytes.fromhex(one) for one in self.path]
-        return merkle.includes(self._leaf(), self.index, self.leaves, path, bytes.fromhex(root))
+        return merkle.includes(self._leaf(), self.index, self.leaves, path, bytes.fromhex(self.subjects_root))
+
+    def matches(self, certificate: Certificate) -> bool:
+        """Say whether this subject is one of those the certificate was made for."""
+        same = (self.subjects_root, self.leaves) == (certificate.request["subjects_root"], certificate.subjects)
+        return same and self.is_whole
 
     def _leaf(self) -> bytes:
         return _leaf(self.kind, self.names, bytes.fromhex(self.nonce))
@@ -104,7 +108,7 @@ def receipts_of(subjects: Iterable[tuple[str, ...]]) -> tuple[str | None, list[R
     """Commit to subjects, each a kind and its names; return the root (None for no subjects) and a receipt for each.
 
     Nonces are new and leaves in a random order, so that the same subjects give another root each time. The receipts are
-    in the order of the subjects, and name no certificate yet.
+    in the order of the subjects.
 
     Examples
     --------
@@ -122,11 +126,12 @@ def receipts_of(subjects: Iterable[tuple[str, ...]]) -> tuple[str | None, list[R
     for place, (kind, *names), nonce in zip(places, subjects, nonces, strict=True):
         leaves[place] = _leaf(kind, names, nonce)
     levels = _levels(leaves)
+    root = levels[-1][0].hex()
     receipts = [
-        Receipt(None, kind, names, nonce.hex(), place, len(leaves), _path(levels, place))
+        Receipt(root, kind, names, nonce.hex(), place, len(leaves), _path(levels, place))
         for place, (kind, *names), nonce in zip(places, subjects, nonces, strict=True)
     ]
-    return levels[-1][0].hex(), receipts
+    return root, receipts
 
 
 def _leaf(kind: str, names: list[str], nonce: bytes) -> bytes:

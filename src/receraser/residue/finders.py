@@ -20,8 +20,7 @@ from receraser.errors import ProofError
 from receraser.proof import ledger
 from receraser.residue.unpacking import Column, Fields, Groups, Piece, Raw, Table, Text
 from receraser.verify.case import Case
-from receraser.verify.checks import counted
-from receraser.verify.evidence import shown
+from receraser.verify.words import counted, shown
 
 __all__ = ["ByLedger", "ByName", "Digests", "Finder", "Place"]
 

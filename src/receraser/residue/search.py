@@ -20,12 +20,13 @@ from pathlib import Path
 from receraser.data.ids import key_check
 from receraser.errors import ReceraserError
 from receraser.partition.registry import PARTITIONS
+from receraser.proof.manifest import roles
 from receraser.residue.finders import KEPT, ByLedger, ByName, Digests, Finder, Place
 from receraser.residue.unpacking import Closed, unpack
 from receraser.verify.case import Case
-from receraser.verify.checks import Check, checked, counted
-from receraser.verify.content import UNFIT, roles
-from receraser.verify.evidence import shown
+from receraser.verify.checks import Check, checked
+from receraser.verify.content import UNFIT
+from receraser.verify.words import counted, shown
 
 __all__ = ["residue"]
 

@@ -33,14 +33,14 @@ from receraser.errors import ProofError, StoreError, StoreNotFoundError
 from receraser.fingerprint import canonical_json, of_bytes
 from receraser.keys import flush_folder, make_folder
 from receraser.proof.ledger import frontier_of, read_entries
-from receraser.store.layout import FORMAT, PARTS, ledger_to_be
+from receraser.proof.manifest import files_named, written
+from receraser.store.layout import FORMAT, PARTS, is_pending, ledger_to_be
 
 __all__ = ["FORMAT", "DirectoryStore", "Manifest", "version_of"]
 
 Manifest = Mapping[str, object]
 
 _DIGEST = re.compile("[0-9a-f]{64}")
-_PENDING = re.compile(r"[0-9a-f]{32}\.json")
 
 
 class DirectoryStore:
@@ -94,11 +94,11 @@ class DirectoryStore:
 
     def strays(self, manifest: Manifest) -> list[str]:
         """Return what the manifest does not cover: left by an interrupted write, or put there by somebody."""
-        named, head = _named(manifest), _head(manifest)
+        named, head = files_named(manifest), _head(manifest)
         certificates = self._certificates_named(manifest)
         found = [f"files/{name}" for name in _names(self._files) if name not in named]
         found += [f"certificates/{name}" for name in _names(self._certificates) if name not in certificates]
-        found += [f"pending/{name}" for name in _names(self._pending) if not _PENDING.fullmatch(name)]
+        found += [f"pending/{name}" for name in _names(self._pending) if not is_pending(f"pending/{name}")]
         found += [entry.name for entry in self.path.iterdir() if entry.name not in PARTS]
         if self._ledger_size() > head["bytes"]:
             found.append("ledger (its end)")
@@ -154,7 +154,7 @@ class DirectoryStore:
             raise StoreError(
                 f"the store in {self.path} has format {manifest.get('format')}; this version reads format {FORMAT}"
             )
-        if _rendered(manifest) != text:  # the checksum is of the content; this covers every byte
+        if written(manifest) != text:  # the checksum is of the content; this covers every byte
             raise StoreError(f"{self._manifest} is damaged: it is not written as it was")
         return dict(manifest)
 
@@ -206,7 +206,7 @@ class DirectoryStore:
         """Return the requests that were made and are not done yet, by their ids."""
         found = {}
         for name in _names(self._pending):
-            if _PENDING.fullmatch(name):
+            if is_pending(f"pending/{name}"):
                 path = self._pending / name
                 found[path.stem] = _content(path)
         return found
@@ -302,7 +302,7 @@ class DirectoryStore:
         body = dict(manifest) | {"format": FORMAT, "previous": None}
         if keep_old and self.exists():
             old = self.manifest()
-            body["previous"] = {"manifest": self.put(_rendered(old)), "files": _named(old)}
+            body["previous"] = {"manifest": self.put(written(old)), "files": files_named(old)}
         self.swap(body if seal is None else seal(body))
         self.sweep()
 
@@ -310,12 +310,12 @@ class DirectoryStore:
         """Make a manifest the one that counts."""
         with _reported(self._files):
             flush_folder(self._files)
-        self._write(self._manifest, _rendered(manifest))
+        self._write(self._manifest, written(manifest))
 
     def sweep(self) -> None:
         """Remove what the manifest does not cover: what it superseded, what an interrupted write left."""
         manifest = self.manifest()
-        kept, head = _named(manifest), _head(manifest)
+        kept, head = files_named(manifest), _head(manifest)
         made = self._ledger_to_be(_store_id(manifest))
         with _reported(self._ledger):
             if made.exists():  # this store has taken another one's place
@@ -326,7 +326,7 @@ class DirectoryStore:
         left = [path for path in left if path.exists()]
         left += [self._files / name for name in _names(self._files) if name not in kept]
         left += [self._certificates / name for name in _names(self._certificates) if name not in certificates]
-        left += [self._pending / name for name in _names(self._pending) if not _PENDING.fullmatch(name)]
+        left += [self._pending / name for name in _names(self._pending) if not is_pending(f"pending/{name}")]
         if left:
             self._purge(left)
         self._check_ledger(head["bytes"])
@@ -380,7 +380,7 @@ def _content(path: Path, name: str | None = None) -> bytes:
 
 def version_of(manifest: Manifest) -> str:
     """Return the SHA-256 of a manifest as it is written, without its record: what happened is no part of a state."""
-    return of_bytes(_rendered({key: value for key, value in manifest.items() if key != "record"}))
+    return of_bytes(written({key: value for key, value in manifest.items() if key != "record"}))
 
 
 def _names(folder: Path) -> list[str]:
@@ -398,22 +398,6 @@ def _store_id(manifest: Manifest) -> str:
     """Return the id of the store that a manifest is of; nothing where it has none."""
     record = manifest.get("record")
     return str(record["store"]) if isinstance(record, Mapping) else ""
-
-
-def _named(manifest: Manifest) -> list[str]:
-    """Return the names of all files that a manifest covers: its own, and those of the one it keeps."""
-    files, previous = manifest["files"], manifest["previous"]
-    assert isinstance(files, Mapping)
-    if previous is None:
-        return sorted(files)
-    assert isinstance(previous, Mapping)
-    return sorted({*files, *previous["files"], previous["manifest"]})
-
-
-def _rendered(body: Manifest) -> bytes:
-    """Return a manifest as it is written, with its checksum."""
-    whole = dict(body) | {"checksum": of_bytes(canonical_json(body))}
-    return json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
 
 
 @contextlib.contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
 from collections.abc import Mapping
 
 import numpy as np
@@ -62,17 +64,34 @@ def _columns(rows: Interactions) -> dict[str, object]:
     }
 
 
-def decode_rows(data: bytes) -> Interactions:
-    """Return the table that `encode_rows` wrote."""
-    return Interactions.from_indices(*_indices(data))
+def decode_rows(data: bytes, *, exact: bool = False) -> Interactions:
+    """Return the table that `encode_rows` wrote.
+
+    `exact`: what rides along is refused: another column, metadata, an id that no row has, a row that stands twice.
+    """
+    users, items, user_index, item_index = _indices(data, exact=exact)
+    if users == sorted(set(users)) and items == sorted(set(items)):
+        ids = IdMap.ascending(users), IdMap.ascending(items)
+        with contextlib.suppress(ValueError):  # else in another order than ours, or worse
+            return Interactions(*ids, user_index.astype(np.int32), item_index.astype(np.int32))
+    made = Interactions.from_indices(users, items, user_index, item_index)
+    if exact and (len(made.users), len(made.items)) != (len(users), len(items)):
+        raise ValueError("its dictionary holds an id that no row has, or one twice")
+    if exact and len(made) != len(user_index):
+        raise ValueError("a row stands twice")
+    return made
 
 
-def _indices(data: bytes) -> tuple[list[str], list[str], NDArray[np.integer], NDArray[np.integer]]:
+def _indices(
+    data: bytes, *, exact: bool = False
+) -> tuple[list[str], list[str], NDArray[np.integer], NDArray[np.integer]]:
     """Return the users, the items and the indices into them that a Parquet table holds."""
-    table = _table(data, ("user", "item"))
+    table = _table(data, ("user", "item"), exact=exact)
     parts = []
     for name in ("user", "item"):
         encoded = table.column(name).unify_dictionaries().combine_chunks()
+        if encoded.null_count or encoded.dictionary.null_count:
+            raise ValueError(f"a {name} is missing")
         parts.append((encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)))
     (users, user_index), (items, item_index) = parts
     return users, items, user_index, item_index
@@ -86,10 +105,13 @@ def encode_titles(titles: Mapping[str, str]) -> bytes:
     return _parquet(pa.table({"item": items, "title": [titles[item] for item in items]}))
 
 
-def decode_titles(data: bytes) -> dict[str, str]:
-    """Return the titles that `encode_titles` wrote."""
-    table = _table(data, ("item", "title"))
-    return dict(zip(table.column("item").to_pylist(), table.column("title").to_pylist(), strict=True))
+def decode_titles(data: bytes, *, exact: bool = False) -> dict[str, str]:
+    """Return the titles that `encode_titles` wrote; `exact`: and nothing rides along."""
+    table = _table(data, ("item", "title"), exact=exact)
+    titles = dict(zip(table.column("item").to_pylist(), table.column("title").to_pylist(), strict=True))
+    if exact and (len(titles) != len(table) or None in titles or None in titles.values()):
+        raise ValueError("an item stands twice, or has no title")
+    return titles
 
 
 def encode_tensors(tensors: Tensors) -> bytes:
@@ -100,11 +122,13 @@ def encode_tensors(tensors: Tensors) -> bytes:
     return data
 
 
-def decode_tensors(data: bytes) -> dict[str, np.ndarray]:
-    """Return the arrays that `encode_tensors` wrote."""
+def decode_tensors(data: bytes, *, exact: bool = False) -> dict[str, np.ndarray]:
+    """Return the arrays that `encode_tensors` wrote; `exact`: and no metadata rides along."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
+    if exact and "__metadata__" in json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]):
+        raise ValueError("it holds metadata; expected tensors and nothing else")
     try:
         return dict(load(data))
     except SafetensorError as error:
@@ -117,11 +141,15 @@ def encode_landmarks(landmarks: Landmarks) -> bytes:
     return encode_tensors({**landmarks.tensors(), "ids": ids})
 
 
-def decode_landmarks(data: bytes) -> Landmarks:
-    """Return the landmarks that `encode_landmarks` wrote."""
-    arrays = decode_tensors(data)
+def decode_landmarks(data: bytes, *, exact: bool = False) -> Landmarks:
+    """Return the landmarks that `encode_landmarks` wrote; `exact`: and nothing rides along."""
+    arrays = decode_tensors(data, exact=exact)
     text = arrays["ids"].tobytes().decode()
-    return Landmarks(arrays["anchors"], IdMap(text.split("\n") if text else []), arrays["vectors"])
+    made = Landmarks(arrays["anchors"], IdMap(text.split("\n") if text else []), arrays["vectors"])
+    in_order = "\n".join(made.ids) == text and len(made.vectors) == len(made.ids)
+    if exact and not (in_order and arrays.keys() == {"anchors", "ids", "vectors"}):
+        raise ValueError("expected anchors, and one vector for each id, the ids in order")
+    return made
 
 
 def _parquet(table: object) -> bytes:
@@ -132,13 +160,19 @@ def _parquet(table: object) -> bytes:
     return sink.getvalue()
 
 
-def _table(data: bytes, columns: tuple[str, ...]):  # type: ignore[no-untyped-def]
+def _table(data: bytes, columns: tuple[str, ...], *, exact: bool = False):  # type: ignore[no-untyped-def]
+    """Return these columns of a Parquet table; `exact`: it must hold them in this order, and nothing else."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as file:  # with threads, a process that ends at once would abort
-            missing = [name for name in columns if name not in file.schema_arrow.names]
+            names = file.schema_arrow.names
+            missing = [name for name in columns if name not in names]
+            more = sorted(set(file.metadata.metadata or {}) - {b"ARROW:schema"})
+            if exact and (names != list(columns) or more or file.schema_arrow.metadata):
+                found = ", ".join([*names, *(one.decode(errors="replace") for one in more)])
+                raise ValueError(f"it holds {found or 'no column'}; expected {', '.join(columns)} and nothing else")
             if missing:
                 raise StoreError(f"a table of the store cannot be read: it has no column {missing[0]!r}")
             return file.read(columns=list(columns), use_threads=False)

@@ -11,54 +11,25 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from receraser.errors import ProofError, StoreError, UsageError
-from receraser.fingerprint import of_bytes
 from receraser.proof import merkle
-from receraser.proof.certificate import PAYLOAD_TYPE, Certificate
-from receraser.proof.fields import decoded
-from receraser.proof.ledger import CHECKPOINT_TYPE, Entry, check_checkpoint, frontier_of, read_entries
-from receraser.proof.signing import Envelope, PublicKey, opened, unverified
+from receraser.proof.issued import (
+    Checkpoint,
+    Issued,
+    claimed_certificate,
+    named_signers,
+    opening_with,
+    read_checkpoint,
+)
+from receraser.proof.ledger import Entry, frontier_of, read_entries
+from receraser.proof.signing import Envelope, PublicKey
 from receraser.store.directory import DirectoryStore
 from receraser.store.pending import Pending
 from receraser.store.record import Record
 
-__all__ = ["CONSISTENCY_TYPE", "INCLUSION_TYPE", "Checkpoint", "History", "Issued"]
-__all__ += ["envelope_in", "read_certificate", "waiting", "waiting_as"]
+__all__ = ["CONSISTENCY_TYPE", "INCLUSION_TYPE", "History", "waiting", "waiting_as"]
 
 INCLUSION_TYPE = "urn:receraser:inclusion:v1"
 CONSISTENCY_TYPE = "urn:receraser:consistency:v1"
-
-
-@dataclass(frozen=True, eq=False)
-class Issued:
-    """A certificate as it was signed.
-
-    Attributes
-    ----------
-    certificate
-        What it says.
-    sha256
-        Of its file.
-    signed_by
-        The id of the key.
-    checked
-        Whether that key was at hand, and the signature fits; False says that nobody has looked.
-    """
-
-    certificate: Certificate
-    sha256: str
-    signed_by: str
-    checked: bool
-
-
-@dataclass(frozen=True, eq=False)
-class Checkpoint:
-    """A ledger's root as it was signed: the envelope, what it says, and the id of the key."""
-
-    envelope: Envelope
-    size: int
-    root: str
-    time: str
-    signed_by: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +59,7 @@ class History:
     @cached_property
     def signers(self) -> dict[str, PublicKey]:
         """The keys that signed something in this store, as the store itself says; whom to trust is not said by that."""
-        return {name: PublicKey.from_hex(text) for name, text in self.record.signers.items()}
+        return named_signers(self.record.signers)
 
     def entry(self, number: int) -> Entry:
         """Return an entry by its place."""
@@ -118,7 +89,7 @@ class History:
         A key that is given takes the place of what the store says it is.
         """
         assert entry.certificate is not None
-        one = read_certificate(store.certificate(entry.certificate), {**self.signers, **(keys or {})})
+        one = claimed_certificate(store.certificate(entry.certificate), {**self.signers, **(keys or {})})
         if not one.checked:
             raise ProofError(
                 f"the certificate of entry {entry.index} is signed with key {one.signed_by}, none of the store's"
@@ -133,9 +104,8 @@ class History:
         """Return the signed root of this ledger, checked; None where it is not signed."""
         if self.record.checkpoint is None:
             return None
-        found = self._checkpoint(dict(self.record.checkpoint), self.signers)
-        if found.size != len(self.entries):
-            raise ProofError(f"the checkpoint is of {found.size} entries; the ledger has {len(self.entries)}")
+        found = read_checkpoint(dict(self.record.checkpoint), opening_with(self.signers))
+        found.check(self.record.store, self._leaves)
         return found
 
     def inclusion(self, number: int) -> dict[str, object]:
@@ -170,7 +140,11 @@ class History:
         ProofError
             If it is no checkpoint of this ledger: it was rewritten, or is another store's.
         """
-        old, new = self._checkpoint(since, {**self.signers, **keys}), self.checkpoint()
+        old, new = read_checkpoint(since, opening_with({**self.signers, **keys})), self.checkpoint()
+        if old.store == self.record.store and old.size > len(self.entries):
+            gone = f"the ledger has {len(self.entries)}: some are gone"
+            raise ProofError(f"the checkpoint is of {old.size} entries; {gone}")
+        old.check(self.record.store, self._leaves[: old.size])
         return {
             "type": CONSISTENCY_TYPE,
             "store": self.record.store,
@@ -186,18 +160,6 @@ class History:
     @property
     def _leaves(self) -> list[bytes]:
         return [one.leaf() for one in self.entries]
-
-    def _checkpoint(self, envelope: Envelope, keys: Mapping[str, PublicKey]) -> Checkpoint:
-        """Return what a checkpoint says; it must be of this ledger, as it is or as it was."""
-        payload, signer = opened(envelope, keys, CHECKPOINT_TYPE)
-        body = decoded("the checkpoint", payload)
-        size = body.get("size") if isinstance(body, dict) else None
-        if type(size) is int and size > len(self.entries):
-            raise ProofError(f"the checkpoint is of {size} entries; the ledger has {len(self.entries)}: some are gone")
-        covered = self.entries[:size] if type(size) is int and size >= 0 else []
-        check_checkpoint(body, store=self.record.store, frontier=frontier_of(covered))
-        assert isinstance(body, dict)
-        return Checkpoint(envelope, body["size"], body["root"], body["time"], signer)
 
 
 def waiting(store: DirectoryStore) -> list[Pending]:
@@ -220,29 +182,3 @@ def waiting_as(store: DirectoryStore, name: str) -> bytes:
 def _waiting(store: DirectoryStore) -> dict[str, bytes]:
     done = Record.from_dict(store.manifest().get("record")).done  # its file may have been left behind by a crash
     return {name: data for name, data in store.pending().items() if name != done}
-
-
-def envelope_in(data: bytes, what: str) -> Envelope:
-    """Return the envelope in a file: canonical JSON and the end of a line, as it was written."""
-    envelope = decoded(what, data.removesuffix(b"\n"))
-    if not isinstance(envelope, dict):
-        raise ProofError(f"{what} is no signed statement: expected an envelope with payload and signatures")
-    return envelope
-
-
-def read_certificate(data: bytes, keys: Mapping[str, PublicKey]) -> Issued:
-    """Return the certificate in a file; one whose key is not among these is read, and said to be unchecked.
-
-    Raises
-    ------
-    ProofError
-        If it is no certificate, or if its key is known and the signature does not fit.
-    """
-    envelope = envelope_in(data, "the certificate's file")
-    payload = unverified(envelope, PAYLOAD_TYPE)
-    signatures = envelope["signatures"]
-    assert isinstance(signatures, list)  # checked by `unverified`
-    names = [str(one["keyid"]) for one in signatures]
-    checked = any(name in keys for name in names)
-    signer = opened(envelope, keys, PAYLOAD_TYPE)[1] if checked else names[0]
-    return Issued(Certificate.parse(payload), of_bytes(data), signer, checked)

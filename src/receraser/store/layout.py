@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["FORMAT", "PARTS", "ledger_to_be"]
+import re
 
-FORMAT = 3
+from receraser.proof.manifest import FORMAT
+
+__all__ = ["FORMAT", "PARTS", "is_pending", "ledger_to_be"]
+
 PARTS = ("certificates", "files", "ledger", "lock", "manifest.json", "pending")
+
+_PENDING = re.compile(r"pending/[0-9a-f]{32}\.json")
+
+
+def is_pending(name: str) -> bool:
+    """Say whether this is the name of a request's file in a store."""
+    return _PENDING.fullmatch(name) is not None
 
 
 def ledger_to_be(store: str) -> str:

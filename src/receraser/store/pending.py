@@ -1,7 +1,8 @@
 """`Pending`: a request as it is written down before any work begins, and found again after a crash.
 
-Users go by pseudonyms in it: outside ids are not written anywhere. The file is checksummed, and removed when the
-request is done.
+Users go by pseudonyms in it: outside ids are not written anywhere. Of the receipts that were handed over when it was
+made it keeps the root alone, which its certificate commits to: with a nonce, whoever gets hold of the store could test
+guesses. The file is checksummed, and removed when the request is done.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from receraser.data.interactions import Interactions
 from receraser.erasure.request import ForgetRequest
 from receraser.errors import ReceraserError, StoreError
 from receraser.fingerprint import canonical_json, of_bytes
+from receraser.proof.fields import hexadecimal
 from receraser.store.encoding import decode_rows, encode_rows
 
 __all__ = ["Pending"]
@@ -43,6 +45,9 @@ class Pending:
         Whether the items of forgotten interactions are to be kept out of their users' lists.
     device
         Where a rebuild is to compute; "" for where it was.
+    subjects_root
+        What its certificate is to commit to: the root of the receipts that were handed over for it; None where there
+        were none.
     store
         The id of the store it was made to: one that takes that store's place has nothing to do with it.
     id
@@ -56,6 +61,7 @@ class Pending:
     keep_old: bool = False
     hide: bool = False
     device: str = ""
+    subjects_root: str | None = None
     store: str = ""
     id: str = field(default_factory=lambda: secrets.token_hex(16))
 
@@ -71,6 +77,7 @@ class Pending:
             "keep_old": self.keep_old,
             "hide": self.hide,
             "device": self.device,
+            "subjects_root": self.subjects_root,
             "store": self.store,
             "id": self.id,
         }
@@ -101,6 +108,7 @@ class Pending:
                 keep_old=body["keep_old"],
                 hide=body["hide"],
                 device=body["device"],
+                subjects_root=_root(body.get("subjects_root")),  # earlier versions wrote none
                 store=body["store"],
                 id=name,
             )
@@ -110,6 +118,13 @@ class Pending:
             raise StoreError(
                 f"the store is damaged: the request pending/{name}.json is not as it was written"
             ) from None
+
+
+def _root(value: object) -> str | None:
+    """Return the root of the receipts, which is one or nothing."""
+    if value is not None:
+        hexadecimal(64)("subjects_root", value)
+    return None if value is None else str(value)
 
 
 def _mac(key: bytes, body: bytes) -> str:

@@ -83,7 +83,8 @@ class Record:
     signers
         Every key that signed something here: its public half by its id.
     done
-        The id of the last request that was finished.
+        The id of the last request that was finished. The last alone: whoever does another one first clears away the
+        file of this one, if a crash left it.
     recipients
         Who was handed an export or a certificate.
     policy, debt

@@ -6,12 +6,9 @@ shard that has not changed keep their names and are not written again. The whole
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from receraser.config import EngineConfig, check_parts
 from receraser.data.interactions import Interactions
@@ -167,9 +164,9 @@ def _snapshot(store: DirectoryStore, manifest: Mapping[str, object]) -> Snapshot
     check_parts(config)
     listed: list[Mapping[str, object]] = _typed(manifest, "shards", list)
     shards = [_shard(config, number, one, get) for number, one in enumerate(listed)]
-    train, of_train = _union([one.shard.train for one in shards])
+    train, of_train = Interactions.joined([one.shard.train for one in shards])
     held = [one.shard.valid for one in shards if one.shard.valid is not None]
-    valid, of_valid = _union(held) if held else (None, None)
+    valid, of_valid = Interactions.joined(held) if held else (None, None)
     if held and len(held) < len(shards):
         raise ValueError("validation rows in some shards only")
     landmarks = manifest["landmarks"]
@@ -246,16 +243,3 @@ def _typed(values: Mapping[str, object], key: str, kind: type[T]) -> T:
     if not isinstance(value, kind):
         raise TypeError(f"{key} is {value!r}")
     return value
-
-
-def _union(tables: Sequence[Interactions]) -> tuple[Interactions, NDArray[np.int32]]:
-    """Return the rows of all shards as one table, and the shard of each of its rows."""
-    users = np.cumsum([0, *(len(table.users) for table in tables)])
-    items = np.cumsum([0, *(len(table.items) for table in tables)])
-    return Interactions.labelled(
-        [name for table in tables for name in table.users],
-        [name for table in tables for name in table.items],
-        np.concatenate([table.user_index + start for table, start in zip(tables, users, strict=False)]),
-        np.concatenate([table.item_index + start for table, start in zip(tables, items, strict=False)]),
-        np.repeat(np.arange(len(tables), dtype=np.int32), [len(table) for table in tables]),
-    )

@@ -1,4 +1,4 @@
-"""`Case`: what can be derived of a store's evidence, each thing once, when a check first asks for it.
+"""`Case`: what follows from a store's evidence, each thing derived once, when a check first asks for it.
 
 Nothing here decides. What cannot be derived raises, and every check that needed it says so.
 """
@@ -10,26 +10,37 @@ from functools import cached_property
 
 from receraser.errors import ProofError, ReceraserError
 from receraser.fingerprint import of_bytes
-from receraser.proof.certificate import ACTIONS, PAYLOAD_TYPE, Certificate
-from receraser.proof.fields import decoded
+from receraser.proof.certificate import ACTIONS
+from receraser.proof.issued import Issued, named_signers, read_certificate
 from receraser.proof.keyring import Keyring
 from receraser.proof.ledger import Entry, read_entries
+from receraser.proof.manifest import Manifest
 from receraser.proof.signing import PublicKey
+from receraser.store.layout import is_pending
+from receraser.store.pending import Pending
 from receraser.verify.content import Content, recompute
-from receraser.verify.evidence import Evidence, Manifest
-from receraser.verify.signatures import Vouchers, named_signers
+from receraser.verify.evidence import Evidence
+from receraser.verify.signatures import Vouchers
 
-__all__ = ["Case", "Issued"]
+__all__ = ["Case", "Entered", "Requests"]
+
+_KINDS = ("add", "forget", "rebuild")
 
 
 @dataclass(frozen=True, eq=False)
-class Issued:
-    """A certificate that the ledger names: its entry, its file's SHA-256, what it says, and the key that signed it."""
+class Entered(Issued):
+    """A certificate, and the entry of the ledger that names it."""
 
     entry: Entry
-    sha256: str
-    certificate: Certificate
-    key: str
+
+
+@dataclass(frozen=True, eq=False)
+class Requests:
+    """What is written down in a store: requests that wait, how many need nothing done, what is wrong with others."""
+
+    waiting: list[Pending]
+    settled: int
+    faults: list[str]
 
 
 class Case:
@@ -57,12 +68,15 @@ class Case:
             raise ProofError("cannot be checked: nothing can be made of the manifest")
         return self.evidence.manifest
 
+    @property
+    def store(self) -> str:
+        """The id of the store."""
+        return self.manifest["record"]["store"]
+
     @cached_property
     def content(self) -> Content:
         """What the files hold."""
         return recompute(self.manifest, self.evidence.get)
-
-    # ------------------------------------------------------------------ the ledger
 
     @cached_property
     def entries(self) -> list[Entry]:
@@ -77,12 +91,12 @@ class Case:
         """The leaves of the ledger's tree."""
         return [entry.leaf() for entry in self.entries]
 
-    @cached_property
-    def changes(self) -> list[Entry]:
-        """The entries that changed the state."""
-        return [entry for entry in self.entries if entry.action in ACTIONS]
+    # ------------------------------------------------------------------ keys and signatures
 
-    # ------------------------------------------------------------------ signatures
+    @cached_property
+    def ledger_key(self) -> bytes | None:
+        """The key of the subjects' hashes in the ledger, where it is at hand: then the store is the operator's own."""
+        return None if self.keyring is None else self.keyring.ledger_key(self.store, create=False)
 
     @cached_property
     def signers(self) -> dict[str, PublicKey]:
@@ -92,19 +106,7 @@ class Case:
     @cached_property
     def bound(self) -> bool:
         """Whether every signature must be by a key that somebody vouches for."""
-        return self.vouchers.bind(self.signers, own=self.own is not None)
-
-    @property
-    def own(self) -> Keyring | None:
-        """The operator's keys, if the store is the operator's own: its ledger's key is among them."""
-        return None if self.ledger_key is None else self.keyring
-
-    @cached_property
-    def ledger_key(self) -> bytes | None:
-        """The key of the subjects' hashes in the ledger, where it is at hand."""
-        if self.keyring is None:
-            return None
-        return self.keyring.ledger_key(self.manifest["record"]["store"], create=False)
+        return self.vouchers.bind(self.signers, own=self.ledger_key is not None)
 
     @cached_property
     def signed(self) -> bool:
@@ -117,50 +119,70 @@ class Case:
         """Return the payload of an envelope and the id of the key that signed it."""
         return self.vouchers.open(envelope, kind, self.signers, bound=self.bound)
 
+    # ------------------------------------------------------------------ requests
+
+    @property
+    def request_key(self) -> bytes | None:
+        """The key that requests must be written with, where it is at hand; nothing binds those of an unsigned store."""
+        return self.ledger_key if self.manifest["record"]["signers"] else None
+
+    @cached_property
+    def requests(self) -> Requests:
+        """The requests that are written down; settled are those done, or asked of a store that this one replaced."""
+        done, folder = self.manifest["record"]["done"], self.evidence.path / "pending"
+        waiting, settled, faults = [], 0, []
+        for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+            if not is_pending(name := f"pending/{path.name}"):
+                continue  # a stray
+            try:
+                one = Pending.decode(path.stem, data := path.read_bytes())
+                if one.kind not in _KINDS or (one.kind == "add") != (one.rows is not None):
+                    faults.append(f"{name} asks for {one.kind!r}; expected one of {', '.join(_KINDS)}")
+                elif one.id == done or one.store not in ("", self.store):
+                    settled += 1
+                else:
+                    waiting.append(Pending.decode(path.stem, data, self.request_key))
+            except (ReceraserError, OSError) as error:
+                faults.append(str(error))
+        return Requests(waiting, settled, faults)
+
     # ------------------------------------------------------------------ certificates
 
     @cached_property
-    def issued(self) -> tuple[list[Issued], list[str]]:
+    def issued(self) -> tuple[list[Entered], list[str]]:
         """The certificates that entries name, and what is wrong with the others."""
         found, faults = [], []
         for entry in self.entries:
             if entry.certificate is not None:
                 try:
-                    found.append(self._issued(entry, entry.certificate))
+                    one = read_certificate(self.evidence.certificate(entry.certificate), self.opened)
+                    found.append(Entered(**vars(one), entry=entry))
                 except ReceraserError as error:
                     faults.append(f"entry {entry.index}: {error}")
         return found, faults
 
-    def _issued(self, entry: Entry, name: str) -> Issued:
-        certificate, key = self._certificate(self.evidence.certificate(name))
-        return Issued(entry, name, certificate, key)
-
-    def _certificate(self, data: bytes) -> tuple[Certificate, str]:
-        payload, key = self.opened(decoded("the certificate's file", data.removesuffix(b"\n")), PAYLOAD_TYPE)
-        return Certificate.parse(payload), key
-
     @property
-    def newest(self) -> Issued:
+    def newest(self) -> Entered:
         """The certificate of the last change."""
-        if not self.changes or self.changes[-1].certificate is None:
-            last = f"entry {self.changes[-1].index} ({self.changes[-1].action})" if self.changes else "the empty ledger"
+        changes = [entry for entry in self.entries if entry.action in ACTIONS]
+        if not changes or changes[-1].certificate is None:
+            last = f"entry {changes[-1].index} ({changes[-1].action})" if changes else "the empty ledger"
             raise ProofError(f"nobody certified the state: {last} has no certificate")
         found, faults = self.issued
-        if not found or found[-1].entry is not self.changes[-1]:
+        if not found or found[-1].entry is not changes[-1]:
             raise ProofError(f"cannot be checked: {faults[-1]}")
         return found[-1]
 
-    def handed(self, data: bytes) -> Issued:
+    def handed(self, data: bytes) -> Entered:
         """Return the certificate in a file that was brought along; it must be one of this store's."""
         name = of_bytes(data)
         entry = next((entry for entry in self.entries if entry.certificate == name), None)
-        certificate, key = self._certificate(data)
+        one = read_certificate(data, self.opened)
         if entry is not None:
-            return Issued(entry, name, certificate, key)
-        own = self.manifest["record"]["store"]
-        if certificate.store != own:
-            raise ProofError(f"it is of another store: {certificate.store}; this one is {own}")
+            return Entered(**vars(one), entry=entry)
+        if one.certificate.store != self.store:
+            raise ProofError(f"it is of another store: {one.certificate.store}; this one is {self.store}")
         raise ProofError(
-            f"it is signed (key {key}) as entry {certificate.ledger['index']} of this store, but none of its "
-            f"{len(self.entries)} entries names {name}: the ledger was rewritten, or this is an older copy"
+            f"it is signed (key {one.signed_by}) as entry {one.certificate.ledger['index']} of this store, but none of "
+            f"its {len(self.entries)} entries names {name}: the ledger was rewritten, or this is an older copy"
         )

@@ -1,15 +1,13 @@
-"""Papers that somebody brings along: a certificate, a receipt, a checkpoint that was kept elsewhere."""
+"""Is it this store's? Papers that somebody brings along: a certificate, a receipt, a checkpoint kept elsewhere."""
 
 from __future__ import annotations
 
 from receraser.errors import ProofError
 from receraser.proof import merkle
-from receraser.proof.fields import decoded
-from receraser.proof.ledger import CHECKPOINT_TYPE, check_checkpoint
+from receraser.proof.issued import envelope_in, read_checkpoint
 from receraser.proof.receipt import Receipt
 from receraser.verify.case import Case
-from receraser.verify.checks import counted
-from receraser.verify.evidence import shown
+from receraser.verify.words import counted, shown
 
 __all__ = ["check_certificate", "check_receipt", "check_witness"]
 
@@ -24,21 +22,23 @@ def check_certificate(case: Case, data: bytes) -> str:
     unsigned = "" if case.manifest["record"]["checkpoint"] else ", which nobody has signed"
     return (
         f"{one.sha256} is entry {index} of {size} ({one.entry.action}, {one.entry.time}), included under the root "
-        f"{root.hex()}{unsigned} by {counted(len(proof), 'hash', 'hashes')}; signed with key {one.key}"
+        f"{root.hex()}{unsigned} by {counted(len(proof), 'hash', 'hashes')}; signed with key {one.signed_by}"
     )
 
 
 def check_receipt(case: Case, data: bytes) -> str:
     """Check that a receipt opens a certificate of the store."""
     receipt = Receipt.parse(data.removesuffix(b"\n"))
+    if not receipt.is_whole:
+        raise ProofError(f"it was changed: what it names does not lead to its root {receipt.subjects_root}")
     found, faults = case.issued
-    one = next((one for one in found if one.sha256 == receipt.certificate), None)
+    one = next((one for one in found if one.certificate.request["subjects_root"] == receipt.subjects_root), None)
     if one is None:
-        wrong = f" ({shown(faults)})" if faults else ""
-        raise ProofError(f"it is for certificate {receipt.certificate}, which is none of this store's{wrong}")
+        raise ProofError(_not_carried_out(case, receipt, f" ({shown(faults)})" if faults else ""))
+    if not receipt.matches(one.certificate):
+        subjects = counted(one.certificate.subjects, "subject")
+        raise ProofError(f"it was changed: it is one of {receipt.leaves}, and {one.sha256} is of {subjects}")
     where = f"certificate {one.sha256} (entry {one.entry.index}, {one.entry.action}, {one.entry.time})"
-    if not receipt.matches(one.certificate, sha256=one.sha256):
-        raise ProofError(f"it does not open {where}: something else was asked for there, or the receipt was changed")
     article = "a" if receipt.kind == "user" else "an"
     return (
         f"what it names, {article} {receipt.kind}, is one of {counted(receipt.leaves, 'subject')} of {where}, level "
@@ -46,24 +46,31 @@ def check_receipt(case: Case, data: bytes) -> str:
     )
 
 
+def _not_carried_out(case: Case, receipt: Receipt, faults: str) -> str:
+    """Say of a receipt that opens no certificate of the store whether its request is waiting there."""
+    for one in case.requests.waiting:
+        if one.subjects_root == receipt.subjects_root:
+            return f"asked for on {one.time} and not yet carried out: the request {one.id} is waiting in this store"
+    return (
+        f"no certificate of this store{faults} and no request that waits in it has the root {receipt.subjects_root}: "
+        "what was asked for was never done here; it was taken back or not taken up, or asked of another store"
+    )
+
+
 def check_witness(case: Case, data: bytes) -> str:
     """Check that the ledger grew out of the one that an earlier checkpoint was signed for."""
-    payload, key = case.opened(decoded("the checkpoint's file", data.removesuffix(b"\n")), CHECKPOINT_TYPE)
-    body = decoded("the checkpoint", payload)
-    store, now, root = case.manifest["record"]["store"], len(case.leaves), merkle.root(case.leaves)
-    size = body.get("size") if isinstance(body, dict) else None
-    if not isinstance(body, dict) or type(size) is not int or size < 0:
-        raise ProofError("the checkpoint is damaged: expected store, size, root, time and manifest, and nothing else")
-    if body.get("store") == store and size > now:
+    then = read_checkpoint(envelope_in(data, "the checkpoint's file"), case.opened)
+    now, root = len(case.leaves), merkle.root(case.leaves)
+    if then.store == case.store and then.size > now:
         raise ProofError(
-            f"the ledger had {size} entries under the root {body.get('root')} when the checkpoint was signed, and has "
+            f"the ledger had {then.size} entries under the root {then.root} when the checkpoint was signed, and has "
             f"{now} under {root.hex()}: it was cut off, or this is an older copy of the store"
         )
-    check_checkpoint(body, store=store, frontier=merkle.Frontier.of(case.leaves[:size]))
-    proof = merkle.consistency_proof(case.leaves, size)
-    if not merkle.consistent(size, bytes.fromhex(body["root"]), now, root, proof):
-        raise ProofError(f"the {now} entries under {root.hex()} did not grow out of the {size} under {body['root']}")
+    then.check(case.store, case.leaves[: then.size])
+    proof = merkle.consistency_proof(case.leaves, then.size)
+    if not merkle.consistent(then.size, bytes.fromhex(then.root), now, root, proof):
+        raise ProofError(f"the {now} entries under {root.hex()} did not grow out of the {then.size} under {then.root}")
     return (
-        f"the ledger of {counted(now, 'entry', 'entries')} grew out of the {size} of {body['time']} (root "
-        f"{body['root']}, signed with key {key}): none of them was changed or taken out"
+        f"the ledger of {counted(now, 'entry', 'entries')} grew out of the {then.size} of {then.time} (root "
+        f"{then.root}, signed with key {then.signed_by}): none of them was changed or taken out"
     )

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from receraser.errors import ProofError
-from receraser.verify.case import Case, Issued
+from receraser.verify.case import Case, Entered
 from receraser.verify.checks import Check, checked
-from receraser.verify.evidence import shown
+from receraser.verify.words import shown
 
 if TYPE_CHECKING:
     from receraser.fingerprint import Tensors
@@ -47,7 +47,7 @@ def replay(
     case: Case,
     way: str,
     *,
-    certificate: Issued | None = None,
+    certificate: Entered | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> str:
@@ -108,7 +108,7 @@ def _state(case: Case) -> State:
     return state
 
 
-def _chosen(case: Case, way: str, n: int, certificate: Issued | None) -> tuple[Sequence[int], str]:
+def _chosen(case: Case, way: str, n: int, certificate: Entered | None) -> tuple[Sequence[int], str]:
     """Return the shards to fit again, and why these."""
     if way == "all":
         return range(n), "all"

@@ -1,4 +1,4 @@
-"""Who vouches for a signature: keys that somebody outside the store trusts, not those that the store itself names."""
+"""Who vouches for a signature? Keys that somebody outside the store trusts, not those that the store itself names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from receraser.errors import ProofError, UsageError
 from receraser.proof.keyring import Keyring, Trust
 from receraser.proof.signing import PublicKey, opened
 
-__all__ = ["Vouchers", "named_signers", "trusted", "who"]
+__all__ = ["Vouchers", "trusted"]
 
 
 @dataclass(frozen=True)
@@ -43,22 +43,14 @@ class Vouchers:
     def bind(self, signers: Mapping[str, PublicKey], *, own: bool) -> bool:
         """Say whether every signature must be by one of these keys.
 
-        So it is if they were named, if one of them has signed in this store, or if the store is the operator's own
-        (its ledger's key is at hand).
+        So it is if they were named, if one of them has signed in this store, or if the store is the operator's own.
         """
         return self.named or (bool(self.keys) and own) or bool(self.keys.keys() & signers.keys())
 
     def open(self, envelope: object, kind: str, signers: Mapping[str, PublicKey], *, bound: bool) -> tuple[bytes, str]:
-        """Return the payload of an envelope and the id of the key that signed it; a key vouched for comes first.
+        """Return the payload of an envelope, which must be of this kind, and the id of the key that signed it.
 
-        Parameters
-        ----------
-        envelope, kind
-            As read from JSON, and what its payload must be.
-        signers
-            The keys that the store names; they count where nobody vouches for any.
-        bound
-            Whether they do not.
+        A key vouched for comes first; those that the store names count unless the signature is `bound` to the others.
         """
         try:
             return opened(envelope, self.keys, kind)
@@ -67,40 +59,20 @@ class Vouchers:
                 raise
         return opened(envelope, signers, kind)
 
+    def who(self, signers: Mapping[str, PublicKey]) -> str:
+        """Return the end of a sentence about keys: who vouches for them, and what to do where nobody does."""
+        unknown = sorted(signers.keys() - self.keys.keys())
+        if not unknown:
+            return f"vouched for by {self.source}"
+        return (
+            f"nobody vouched for {', '.join(unknown)}: whoever wrote the store could have made it; get the operator's "
+            "public key by another way and name it with --trust"
+        )
+
 
 def trusted(paths: Sequence[Path]) -> dict[str, PublicKey]:
-    """Return the keys that are trusted by these paths: PEM files, or folders such as `public/`.
-
-    Beside a file that names a key, a folder only shows which keys took its place.
-    """
-    files = [path for path in paths if not path.is_dir()]
-    folders = [path for path in paths if path.is_dir()]
+    """Return the keys that are trusted by these paths: PEM files, or folders such as `public/`."""
     try:
-        anchors = [key for path in files for key in Trust.from_path(path).anchors]
-        found = [Trust.from_path(path, anchors if files else None) for path in folders]
+        return Trust.from_paths(paths).keys()
     except UsageError as error:
         raise UsageError(f"--trust: {error}") from None
-    every = [*anchors, *(key for one in found for key in one.anchors)]
-    return Trust(every, [statement for one in found for statement in one.rotations]).keys()
-
-
-def named_signers(signers: Mapping[str, str]) -> dict[str, PublicKey]:
-    """Return the keys that a store names; one that has another id is refused."""
-    found = {}
-    for name, text in signers.items():
-        key = PublicKey.from_hex(text)
-        if key.id != name:
-            raise ProofError(f"the manifest's field record.signers has the key {key.id} under the id {name}")
-        found[name] = key
-    return found
-
-
-def who(keys: Sequence[str], vouchers: Vouchers) -> str:
-    """Return the end of a sentence about keys: who vouches for them, and what to do where nobody does."""
-    unknown = sorted(set(keys) - set(vouchers.keys))
-    if not unknown:
-        return f"vouched for by {vouchers.source}"
-    return (
-        f"nobody vouched for {', '.join(unknown)}: whoever wrote the store could have made it; get the operator's "
-        "public key by another way and name it with --trust"
-    )
