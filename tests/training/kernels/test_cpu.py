@@ -38,7 +38,7 @@ class Equations:
         }
 
     @property
-    def wide(self) -> tuple[Any, ...]:
+    def wide(self) -> tuple[Any, Any, Any]:
         """Others, gram and penalty, as the exact solvers take them."""
         gram = np.diag(self.diagonal)
         return self.others.astype(np.float64), gram.astype(np.float64), self.penalty.astype(np.float64)
