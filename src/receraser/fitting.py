@@ -6,7 +6,6 @@ Each stage is a pure function of rows, configuration and seed; `Fitting` only ha
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -244,9 +243,7 @@ class Fitting:
         earlier = None if path == REFIT else (state.aggregate, change.affected)
         aggregate = self.aggregate(shards, change.train, change.valid, earlier)
         made = self._state(change.train, change.valid, change.partition, shards, aggregate, inherited=True)
-        same = [name for name, array in made.aggregate.items() if array is state.aggregate.get(name)]
-        files = {name: state.aggregate_files[name] for name in same if name in state.aggregate_files}
-        return dataclasses.replace(made, aggregate_files=files)
+        return made.keeping(state)
 
     def _state(
         self,

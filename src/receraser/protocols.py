@@ -201,7 +201,7 @@ class Reusing(Protocol):
         *,
         progress: Progress | None = None,
     ) -> tuple[Tensors, Mapping[str, object]]:
-        """Return what `fit` returns, bit for bit, but for what holds and was not asked for."""
+        """Return what `fit` returns, bit for bit, but for what holds."""
         ...
 
 

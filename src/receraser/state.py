@@ -29,6 +29,8 @@ __all__ = ["FittedShard", "ShardReport", "State", "rebooked"]
 
 S = TypeVar("S", "FittedShard", "State")
 
+_COMPUTED = ("report", "rows_digest", "rows_digests", "aggregate_digests", "digest", "scorer")
+
 
 def rebooked(one: S, **changes: object) -> S:
     """Return the same content with other book-keeping (files, what is kept): what was computed of it still holds.
@@ -37,9 +39,7 @@ def rebooked(one: S, **changes: object) -> S:
     """
     assert changes.keys() <= {"files", "kept_old", "shards", "aggregate_files"}, "anything else is content"
     again = replace(one, **changes)  # type: ignore[arg-type]
-    computed = {
-        name: value for name, value in vars(one).items() if name in ("report", "digest", "rows_digests", "scorer")
-    }
+    computed = {name: value for name, value in vars(one).items() if name in _COMPUTED}
     vars(again).update(computed)
     return again
 
@@ -100,14 +100,24 @@ class FittedShard:
         train = self.shard.train
         return ShardReport(self.shard.id, len(train), len(train.users), len(train.items), self._digest())
 
+    @cached_property
+    def rows_digest(self) -> str:
+        """SHA-256 over the canonical content of its rows."""
+        valid = self.shard.valid
+        return fingerprint.combine(
+            {
+                "train": fingerprint.of_rows(self.shard.train),
+                "valid": "none" if valid is None else fingerprint.of_rows(valid),
+            }
+        )
+
     def _digest(self) -> str:
         model, hyperparameters = part_settings(self.config, "model")
         settings = {"model": model, "hyperparameters": hyperparameters, "seed": self.config.seed}
         return fingerprint.combine(
             {
                 "settings": fingerprint.of_settings(settings),
-                "train": fingerprint.of_rows(self.shard.train),
-                "valid": "none" if self.shard.valid is None else fingerprint.of_rows(self.shard.valid),
+                "rows": self.rows_digest,
                 "weights": fingerprint.of_tensors(self.model.state()),
             }
         )
@@ -170,30 +180,42 @@ class State:
 
     @cached_property
     def rows_digests(self) -> Mapping[str, str]:
-        """SHA-256 over the canonical content of each table of rows."""
-        return {
-            "train": fingerprint.of_rows(self.train),
-            "valid": "none" if self.valid is None else fingerprint.of_rows(self.valid),
-        }
+        """SHA-256 over the canonical content of each shard's rows; together they say which row is in which shard."""
+        return {f"shard {one.shard.id}": one.rows_digest for one in self.shards}
+
+    @cached_property
+    def aggregate_digests(self) -> Mapping[str, str]:
+        """SHA-256 over the canonical content of each part of what the aggregation learned."""
+        return {name: fingerprint.of_tensors({name: array}) for name, array in self.aggregate.items()}
+
+    def keeping(self, was: State) -> State:
+        """Return the same state; what is known of parts of the aggregate that it shares with an earlier one is kept."""
+        same = [name for name, array in self.aggregate.items() if array is was.aggregate.get(name)]
+        made = replace(
+            self, aggregate_files={name: was.aggregate_files[name] for name in same if name in was.aggregate_files}
+        )
+        new = {name: array for name, array in self.aggregate.items() if name not in same}
+        digests = {name: was.aggregate_digests[name] for name in same}
+        digests |= {name: fingerprint.of_tensors({name: array}) for name, array in new.items()}
+        vars(made)["aggregate_digests"] = digests
+        return made
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over the canonical content of everything: rows, assignment, configuration, weights."""
+        """SHA-256 over the canonical content of everything: configuration, rows shard by shard, weights.
+
+        Made of digests of its parts, so that a change costs what it changes.
+        """
         parts = {
             "config": fingerprint.of_settings(self.config.as_dict()),
-            "aggregate": fingerprint.of_tensors(self.aggregate),
-            "assignment": self._assignment_digest(),
-            **self.rows_digests,
+            "aggregate": fingerprint.combine(self.aggregate_digests),
+            "landmarks": self._landmarks_digest(),
         }
         return fingerprint.combine(parts | {f"shard {one.shard.id}": one.report.digest for one in self.shards})
 
-    def _assignment_digest(self) -> str:
-        shards = {"train": self.partition.train}
-        if self.partition.valid is not None:
-            shards["valid"] = self.partition.valid
-        parts = {"shards": fingerprint.of_tensors(shards)}
+    def _landmarks_digest(self) -> str:
         landmarks = self.partition.landmarks
-        if landmarks is not None:
-            parts["landmarks"] = fingerprint.of_tensors(landmarks.tensors())
-            parts["landmark ids"] = fingerprint.of_settings({"ids": list(landmarks.ids)})
-        return fingerprint.combine(parts)
+        if landmarks is None:
+            return "none"
+        ids = fingerprint.of_settings({"ids": list(landmarks.ids)})
+        return fingerprint.combine({"vectors": fingerprint.of_tensors(landmarks.tensors()), "ids": ids})

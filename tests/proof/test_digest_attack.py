@@ -216,6 +216,11 @@ def pseudonymous(rows: Iterable[Candidate]) -> Interactions:
     return rows_of((pseudonym(user), item) for user, item in rows)
 
 
+def data_of(state: State) -> str:
+    """What a certificate commits to as the rows of a state."""
+    return fingerprint.combine(state.rows_digests)
+
+
 def refitted(known: Known, export: Export, train: Interactions) -> Engine:
     """A fit by the configuration that certificates tell."""
     config = next(iter(known.certificates.values())).config
@@ -226,7 +231,7 @@ def refitted(known: Known, export: Export, train: Interactions) -> Engine:
 def texts_of_state(engine: Engine) -> Iterator[str]:
     """The digest of a state, of everything it is made of, and the names that its files have in a store."""
     state = state_of(engine)
-    yield from (state.digest, state._assignment_digest(), data_root(state.train, state.valid))
+    yield from (state.digest, data_of(state), data_root(state.train, state.valid), *state.rows_digests.values())
     yield from (fingerprint.of_rows(state.train), fingerprint.of_tensors(state.aggregate))
     yield from (fingerprint.of_bytes(encode_tensors({name: own})) for name, own in state.aggregate.items())
     for one in state.shards:
@@ -271,7 +276,7 @@ def test_what_the_attack_derives_is_what_the_store_had(
     known = as_it_is(AN_ITEM, SHARDED)
     right, wrong = (set(texts_of(known, one)) for one in (AN_ITEM.truth, ("ann", "i4")))
     state = state_of(old)
-    assert {old.digest, data_root(state.train, state.valid)} <= right - wrong
+    assert {old.digest, data_of(state)} <= right - wrong
     old.save(tmp_path / "old")
     names = {path.name for path in (tmp_path / "old" / "files").iterdir()}
     assert names <= right
@@ -451,7 +456,7 @@ def superseded(store: Path) -> dict[str, str]:
     record = Record.from_dict(manifest["record"])
     state = state_of(Engine.load(store))
     found = {f"nonce {name}": nonce for name, nonce in record.openings.items()}
-    found |= {"digest": state.digest, "data": data_root(state.train, state.valid)}
+    found |= {"digest": state.digest, "data": data_of(state)}
     found |= {f"shard {one.shard.id}": one.report.digest for one in state.shards}
     found |= {f"rows {one.shard.id}": fingerprint.of_rows(one.shard.train) for one in state.shards}
     return found | {f"file {name}": name for name in _files(manifest)}

@@ -95,46 +95,50 @@ class MergeTree:
         self._progress = progress
         self._done = 0
         self._total = len(needed(known, (), n_shards)[1]) + len(known) // 2 - 1
-        self.nodes: dict[str, NDArray[np.generic]] = {}  # those that were cut, computed now or known before
+        self.nodes: dict[str, NDArray[np.generic]] = {}  # those that were cut now
 
     def root(self) -> Node:
-        """Return what all shards together are."""
-        height = _height(self._n_shards)
-        items, columns = self._node(height, 0)
-        for name in (_name(height, 0), f"{_name(height, 0)}.items"):
-            self.nodes.pop(name, None)  # nobody asks for the root again: every change changes it
-        return items, columns
+        """Return what all shards together are: the columns of both halves, not cut and not kept.
+
+        Nobody asks for the root again: every change changes it.
+        """
+        return self._both(_height(self._n_shards), 0)
 
     def _node(self, level: int, i: int) -> Node:
+        """Return a node, cut back to the width."""
         name = _name(level, i)
-        if level == 0:
-            return self._leaf(i)
         if name in self._known:
-            self.nodes |= {one: self._known[one] for one in (name, f"{name}.items")}
             return _decoded(self._known[name], self._known[f"{name}.items"])
-        left = self._node(level - 1, 2 * i)
-        if (2 * i + 1) << (level - 1) >= self._n_shards:
-            return left
-        items, columns = _side_by_side(left, self._node(level - 1, 2 * i + 1))
-        if columns.shape[1] > self._width:
+        items, columns = self._both(level, i)
+        if level and columns.shape[1] > self._width:
             kept = leading(columns, self._width)[0].astype(np.float32)
             ids = np.frombuffer("\n".join(items).encode(), dtype=np.uint8)
             self.nodes |= {name: kept, f"{name}.items": ids}
             columns = kept.astype(np.float64)
+        return items, columns
+
+    def _both(self, level: int, i: int) -> Node:
+        """Return the columns of the two nodes below, or of the one that there is."""
+        if level == 0:
+            return self._leaf(i)
+        left = self._node(level - 1, 2 * i)
+        if (2 * i + 1) << (level - 1) >= self._n_shards:
+            return left
+        both = _side_by_side(left, self._node(level - 1, 2 * i + 1))
         self._done += 1
         if self._progress is not None:
             self._progress("merges", self._done, self._total)
-        return items, columns
+        return both
 
 
 def _decoded(columns: NDArray[np.generic], ids: NDArray[np.generic]) -> Node:
     text = ids.tobytes().decode()
-    return IdMap(text.split("\n") if text else []), np.asarray(columns, dtype=np.float64)
+    return IdMap.ascending(text.split("\n") if text else []), np.asarray(columns, dtype=np.float64)
 
 
 def _side_by_side(left: Node, right: Node) -> Node:
     """Return the columns of both over the union of their items, zeros where one has not got the item."""
-    items = IdMap([*left[0], *right[0]])
+    items = left[0] if left[0] == right[0] else left[0].union(right[0])
     columns = np.zeros((len(items), left[1].shape[1] + right[1].shape[1]))
     columns[items.indices(left[0]), : left[1].shape[1]] = left[1]
     columns[items.indices(right[0]), left[1].shape[1] :] = right[1]

@@ -7,6 +7,7 @@ needs no `if __name__ == "__main__"`. They are started when first needed, kept f
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from receraser.execution.task import Result, Task
 from receraser.protocols import Progress
 
 __all__ = ["LocalExecutor"]
+
+_PIPE = 1 << 20  # bytes that a pipe holds: as much as an ordinary user may ask for, so that few switches are needed
 
 
 class LocalExecutor:
@@ -56,16 +59,22 @@ class LocalExecutor:
         for _ in range(len(self._workers), max(1, min(self._n_workers, n_tasks))):
             self._workers.append(_Worker(self._threads or self._cores))
         device = next((d for d in map(_device, toys) if d != "cpu"), "cpu")
+        kinds = {json.dumps([device, toy.kind, dict(toy.settings)], sort_keys=True, default=str) for toy in toys}
+        kinds |= {device}
+        new = [worker for worker in self._workers if not kinds <= worker.warm]  # a worker needs it once
         try:
             for toy in toys:
-                for worker in self._workers:
+                for worker in new:
                     worker.send("task", *_with_threads(toy, 1))
-                for worker in self._workers:
+                for worker in new:
                     with contextlib.suppress(errors.TrainingError):  # a toy may diverge where the rows would not
                         worker.receive(None)
-            for worker in self._workers:
+            for worker in new:
                 worker.send("environment", {"device": device}, {})
-            answers = [worker.receive(None)[1] for worker in self._workers]
+            for worker in new:
+                worker.environments[device] = worker.receive(None)[1]
+                worker.warm |= kinds
+            answers = [worker.environments[device] for worker in self._workers]
             if any(answer != answers[0] for answer in answers):
                 raise errors.TrainingError("the workers found themselves in different environments; try again")
             self._environment = answers[0]
@@ -157,6 +166,8 @@ class _Worker:
     """One process and its two pipes."""
 
     def __init__(self, threads: int) -> None:
+        self.warm: set[str] = set()  # the kinds of tasks that it has imported and compiled everything for
+        self.environments: dict[str, Mapping[str, object]] = {}  # what it said about itself, by device
         home = str(Path(receraser.__file__).parent.parent)
         paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
@@ -165,6 +176,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
+            pipesize=_PIPE,
             env=worker_variables(threads, os.environ) | {"PYTHONPATH": os.pathsep.join(paths)},
         )
 

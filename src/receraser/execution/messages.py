@@ -53,10 +53,21 @@ def read_message(stream: BinaryIO) -> Message | None:
     arrays: Arrays = {}
     for spec in header["arrays"]:
         dtype, shape = np.dtype(spec["dtype"]), tuple(spec["shape"])
-        count = int(np.prod(shape, dtype=np.int64))
-        data = _exactly(stream, count * dtype.itemsize)
-        arrays[spec["name"]] = np.frombuffer(data, dtype=dtype).reshape(shape).copy()
+        array: NDArray[np.generic] = np.empty(shape, dtype=dtype)
+        _fill(stream, array)
+        arrays[spec["name"]] = array
     return header["kind"], header["meta"], arrays
+
+
+def _fill(stream: BinaryIO, array: NDArray[np.generic]) -> None:
+    """Read the bytes of an array to where they belong."""
+    left = array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
+    whole = len(left)
+    while left:
+        n = stream.readinto(left)  # type: ignore[attr-defined]
+        if not n:
+            raise EOFError(f"the stream ended after {whole - len(left)} of {whole} bytes")
+        left = left[n:]
 
 
 def _exactly(stream: BinaryIO, n: int) -> bytes:

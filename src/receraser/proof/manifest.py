@@ -32,7 +32,7 @@ from receraser.proof.wording import LEVELS
 __all__ = ["FORMAT", "Ledger", "Manifest", "Previous", "Record", "ShardEntry"]
 __all__ += ["files_named", "read_manifest", "roles", "written"]
 
-FORMAT = 3
+FORMAT = 4
 
 
 class ShardEntry(TypedDict):
@@ -197,11 +197,7 @@ _MANIFEST = keys(
 
 def written(body: Mapping[str, object]) -> bytes:
     """Return a manifest as it is written, with its checksum."""
-    return _bytes({**body, "checksum": of_bytes(canonical_json(body))})
-
-
-def _bytes(whole: Mapping[str, object]) -> bytes:
-    return json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+    return canonical_json({**body, "checksum": of_bytes(canonical_json(body))}) + b"\n"
 
 
 def read_manifest(data: bytes) -> tuple[Manifest | None, list[str]]:
@@ -217,7 +213,7 @@ def read_manifest(data: bytes) -> tuple[Manifest | None, list[str]]:
     faults = []
     if found != checksum:
         faults.append(f"its content has the checksum {found}; expected {checksum!r}")
-    if _bytes(whole) != data:
+    if canonical_json(whole) + b"\n" != data:
         faults.append("it is not written as it was: other bytes say the same")
     try:
         _MANIFEST("the manifest", body)

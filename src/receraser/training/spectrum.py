@@ -8,13 +8,18 @@ rounding: the space they span, and so every score, is not affected.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 from numpy.typing import NDArray
+
+from receraser.training.kernels import threads
 
 __all__ = ["leading", "signs", "square_root", "whitened"]
 
 Matrix = NDArray[np.float64]
 
+_BLOCK = 512  # rows
 _NOISE = 1e-7  # singular values below this share of the largest are rounding noise of a product of both sides
 
 
@@ -31,10 +36,17 @@ def leading(columns: Matrix, rank: int) -> tuple[Matrix, Matrix]:
     ([[3.0], [0.0], [0.0]], [3.0, 2.0])
     """
     width = columns.shape[1]
-    values, vectors = np.linalg.eigh(columns.T @ columns)  # ascending
-    order = np.arange(width)[::-1]
-    singular = np.sqrt(np.maximum(values[order], 0.0))
-    kept = columns @ vectors[:, order[:rank]]  # (n, min(rank, width))
+    with ThreadPoolExecutor(threads()) as pool:
+        # Blocks of a fixed size, added up in their order: how many are computed side by side changes nothing.
+        starts = range(0, len(columns), _BLOCK)
+        gram = np.zeros((width, width))
+        for part in pool.map(lambda at: columns[at : at + _BLOCK].T @ columns[at : at + _BLOCK], starts):
+            gram += part
+        values, vectors = np.linalg.eigh(gram)  # ascending
+        chosen = np.ascontiguousarray(vectors[:, ::-1][:, :rank])
+        kept = np.empty((len(columns), chosen.shape[1]))  # (n, min(rank, width))
+        list(pool.map(lambda at: np.matmul(columns[at : at + _BLOCK], chosen, out=kept[at : at + _BLOCK]), starts))
+    singular = np.sqrt(np.maximum(values[::-1], 0.0))
     kept *= signs(kept)
     floor = singular[0] * _NOISE if width else 0.0
     kept[:, singular[: kept.shape[1]] <= floor] = 0.0
@@ -44,11 +56,10 @@ def leading(columns: Matrix, rank: int) -> tuple[Matrix, Matrix]:
 
 
 def signs(columns: Matrix) -> Matrix:
-    """Return 1 or -1 per column: the coordinate that is largest in size becomes positive."""
+    """Return 1 or -1 per column: the coordinate that is largest in size becomes positive; a column with both stays."""
     if not len(columns):
         return np.ones(columns.shape[1])
-    largest = columns[np.abs(columns).argmax(axis=0), np.arange(columns.shape[1])]
-    return np.where(largest < 0, -1.0, 1.0)
+    return np.where(-columns.min(axis=0) > columns.max(axis=0), -1.0, 1.0)
 
 
 def square_root(symmetric: Matrix) -> Matrix:

@@ -62,25 +62,25 @@ class Content:
 
 def recompute(manifest: Manifest, get: Get) -> Content:
     """Read every file that a manifest names, and compute what it should say; what cannot be read is a `ProofError`."""
-    shards, digests, faults = [], {}, []
+    shards, digests, of_rows, faults = [], {}, {}, []
     for number, listed in enumerate(manifest["shards"]):
-        rows, digest, wrong = _shard(manifest, number, listed, get)
+        name = f"shard {number}"
+        rows, of_rows[name], digests[name], wrong = _shard(manifest, number, listed, get)
         shards.append(rows)
-        digests[f"shard {number}"] = digest
         faults += wrong
     held = [valid for _, valid in shards if valid is not None]
     if held and len(held) < len(shards):
         raise ProofError(f"validation rows in {len(held)} shards of {len(shards)}; expected them in all or none")
-    train, of_train = _joined([rows for rows, _ in shards], "train")
-    valid, of_valid = _joined(held, "valid") if held else (None, None)
+    train = _joined([rows for rows, _ in shards], "train")
+    valid = _joined(held, "valid") if held else None
     landmarks = _read(manifest["landmarks"], "the landmarks", get, _LANDMARKS)
-    of_rows = {"train": fingerprint.of_rows(train), "valid": _of_valid(valid)}
+    learned = {name: fingerprint.of_tensors({name: one}) for name, one in _aggregate(manifest, get).items()}
     parts = {
         "config": fingerprint.of_settings(manifest["config"]),
-        "aggregate": fingerprint.of_tensors(_aggregate(manifest, get)),
-        "assignment": _assignment(of_train, of_valid, landmarks),
+        "aggregate": fingerprint.combine(learned),
+        "landmarks": _of_landmarks(landmarks),
     }
-    digest = fingerprint.combine(parts | of_rows | digests)
+    digest = fingerprint.combine(parts | digests)
     if digest != manifest["digest"]:
         faults.append(f"the files give the digest {digest}; the manifest says {manifest['digest']}")
     titles = _read(manifest["titles"], "the titles", get, _TITLES) or {}
@@ -90,8 +90,8 @@ def recompute(manifest: Manifest, get: Get) -> Content:
 
 def _shard(
     manifest: Manifest, number: int, listed: ShardEntry, get: Get
-) -> tuple[tuple[Interactions, Interactions | None], str, list[str]]:
-    """Return the rows and the digest of one shard, and what is said of it otherwise."""
+) -> tuple[tuple[Interactions, Interactions | None], str, str, list[str]]:
+    """Return the rows of one shard, their digest and the shard's, and what is said of it otherwise."""
     files, config = listed["files"], manifest["config"]
     train = _read(files["train"], f"the training rows of shard {number}", get, _ROWS)
     valid = _read(files["valid"], f"the validation rows of shard {number}", get, _ROWS)
@@ -101,13 +101,13 @@ def _shard(
     own = dict(config["hyperparameters"])  # type: ignore[call-overload]
     if config["model"] not in ADDITIVE:
         own["device"] = config["device"]
+    settings = {"model": config["model"], "hyperparameters": own, "seed": config["seed"]}
+    of_valid = "none" if valid is None else fingerprint.of_rows(valid)
+    of_rows = fingerprint.combine({"train": fingerprint.of_rows(train), "valid": of_valid})
     digest = fingerprint.combine(
         {
-            "settings": fingerprint.of_settings(
-                {"model": config["model"], "hyperparameters": own, "seed": config["seed"]}
-            ),
-            "train": fingerprint.of_rows(train),
-            "valid": _of_valid(valid),
+            "settings": fingerprint.of_settings(settings),
+            "rows": of_rows,
             "weights": fingerprint.of_tensors(weights),
         }
     )
@@ -118,28 +118,22 @@ def _shard(
         for name, value in found.items()
         if said[name] != value
     ]
-    return (train, valid), digest, wrong
+    return (train, valid), of_rows, digest, wrong
 
 
-def _of_valid(rows: Interactions | None) -> str:
-    return "none" if rows is None else fingerprint.of_rows(rows)
-
-
-def _joined(tables: Sequence[Interactions], what: str) -> tuple[Interactions, NDArray[np.int32]]:
-    """Return the rows of all shards as one table, and the shard of each."""
+def _joined(tables: Sequence[Interactions], what: str) -> Interactions:
+    """Return the rows of all shards as one table."""
     try:
-        return Interactions.joined(tables)
+        return Interactions.joined(tables)[0]
     except ValueError as error:
         raise ProofError(f"the {what} rows of the shards make no table: {error}") from None
 
 
-def _assignment(train: NDArray[np.int32], valid: NDArray[np.int32] | None, landmarks: Landmarks | None) -> str:
-    shards = {"train": train} | ({} if valid is None else {"valid": valid})
-    parts = {"shards": fingerprint.of_tensors(shards)}
-    if landmarks is not None:
-        parts["landmarks"] = fingerprint.of_tensors(landmarks.tensors())
-        parts["landmark ids"] = fingerprint.of_settings({"ids": list(landmarks.ids)})
-    return fingerprint.combine(parts)
+def _of_landmarks(landmarks: Landmarks | None) -> str:
+    if landmarks is None:
+        return "none"
+    ids = fingerprint.of_settings({"ids": list(landmarks.ids)})
+    return fingerprint.combine({"vectors": fingerprint.of_tensors(landmarks.tensors()), "ids": ids})
 
 
 def _aggregate(manifest: Manifest, get: Get) -> fingerprint.Tensors:
