@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from pathlib import Path
 
@@ -29,8 +28,8 @@ def names(store: DirectoryStore) -> set[str]:
 
 
 def write_manifest(store: DirectoryStore, body: dict[str, object]) -> None:
-    text = json.dumps(body | {"checksum": of_bytes(canonical_json(body))}, indent=1, sort_keys=True, ensure_ascii=False)
-    (store.path / "manifest.json").write_text(text + "\n")
+    whole = body | {"checksum": of_bytes(canonical_json(body))}
+    (store.path / "manifest.json").write_bytes(canonical_json(whole) + b"\n")
 
 
 def test_making_the_object_touches_nothing(store: DirectoryStore) -> None:

@@ -65,7 +65,7 @@ class World:
         del body["checksum"]
         change(body)
         body["checksum"] = of_bytes(canonical_json(body))
-        path.write_bytes(json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n")
+        path.write_bytes(canonical_json(body) + b"\n")
 
     def manifest(self) -> dict[str, object]:
         found = json.loads((self.store / "manifest.json").read_bytes())

@@ -159,15 +159,27 @@ def test_a_field_that_is_missing(world: World, field: str) -> None:
 
 def test_a_manifest_that_is_none(world: World) -> None:
     path = world.store / "manifest.json"
-    for text in (b"", b"[]", b"{}", b"\xff", b'{"checksum": 1}', b"[" * 100_000):
+    texts = [b"", b"[]", b"{}", b"\xff", b'{"checksum": 1}', b"[" * 100_000]
+    texts += [b'{"checksum":%s,"format":4}' % checksum for checksum in (b"NaN", b"1e999", b'"\\ud800"')]
+    for text in texts:
         path.write_bytes(text)
         assert world.failing()["manifest"].startswith("manifest.json: it"), text
 
 
 def test_another_way_to_write_the_same(world: World) -> None:
     path = world.store / "manifest.json"
-    path.write_bytes(path.read_bytes().replace(b"\n ", b"\n  ", 1))
-    assert world.failing() == {"manifest": "manifest.json: it is not written as it was: other bytes say the same"}
+    text = path.read_bytes()
+    whole = json.loads(text)
+    for other in (
+        text.replace(b",", b", ", 1),
+        text.removesuffix(b"\n"),
+        json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n",
+        json.dumps(dict(reversed(whole.items())), separators=(",", ":"), ensure_ascii=False).encode() + b"\n",
+    ):
+        assert json.loads(other) == whole
+        assert other != text
+        path.write_bytes(other)
+        assert world.failing() == {"manifest": "manifest.json: it is not written as it was: other bytes say the same"}
 
 
 def test_a_higher_level_is_not_believed(world: World) -> None:

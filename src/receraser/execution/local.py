@@ -7,6 +7,7 @@ needs no `if __name__ == "__main__"`. They are started when first needed, kept f
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import subprocess
@@ -27,7 +28,7 @@ from receraser.protocols import Progress
 
 __all__ = ["LocalExecutor"]
 
-_PIPE = 1 << 20  # bytes that a pipe holds: as much as an ordinary user may ask for, so that few switches are needed
+_PIPE = 1 << 20  # bytes that a pipe should hold, so that few switches are needed
 
 
 class LocalExecutor:
@@ -176,9 +177,12 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            pipesize=_PIPE,
             env=worker_variables(threads, os.environ) | {"PYTHONPATH": os.pathsep.join(paths)},
         )
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            with contextlib.suppress(OSError):  # a user may have so much in pipes and no more: then it stays as it is
+                fcntl.fcntl(stream, fcntl.F_SETPIPE_SZ, _PIPE)
 
     def send(self, kind: str, meta: Mapping[str, object], arrays: Mapping[str, object]) -> None:
         """Send a request."""

@@ -206,6 +206,7 @@ def read_manifest(data: bytes) -> tuple[Manifest | None, list[str]]:
         whole = json.loads(data)
         body = {name: value for name, value in whole.items() if name != "checksum"}
         checksum, found = whole["checksum"], of_bytes(canonical_json(body))
+        again = canonical_json(whole) + b"\n"
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return None, ["it is no JSON with a checksum"]
     if body.get("format") != FORMAT:
@@ -213,7 +214,7 @@ def read_manifest(data: bytes) -> tuple[Manifest | None, list[str]]:
     faults = []
     if found != checksum:
         faults.append(f"its content has the checksum {found}; expected {checksum!r}")
-    if canonical_json(whole) + b"\n" != data:
+    if again != data:
         faults.append("it is not written as it was: other bytes say the same")
     try:
         _MANIFEST("the manifest", body)
