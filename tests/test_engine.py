@@ -34,7 +34,7 @@ from receraser.store.directory import DirectoryStore
 from tests.contracts.worlds import World, blocks, checkerboard
 
 SECRET = bytes(range(32))
-SMALL = WMF(dim=4, n_sweeps=3)
+SMALL = WMF(dim=4, n_sweeps=3, cg_steps=4)  # as many steps as dimensions: each solve is exact
 
 
 def made(worker: LocalExecutor, model: FactorModel = SMALL, *, seed: int = 7, key: bytes = PUBLIC_KEY) -> Engine:
@@ -217,7 +217,7 @@ def test_progress_is_passed_on(worker: LocalExecutor, world: World) -> None:
 
 
 def test_from_config(worker: LocalExecutor, world: World, fitted: Engine) -> None:
-    config = EngineConfig(model="wmf", seed=7, device="cpu", hyperparameters={"dim": 4, "n_sweeps": 3})
+    config = EngineConfig(model="wmf", seed=7, device="cpu", hyperparameters={"dim": 4, "n_sweeps": 3, "cg_steps": 4})
     engine = Engine.from_config(config, executor=worker)
     assert engine.config == fitted.config
     assert engine.fit(world.train).digest == fitted.digest
@@ -232,7 +232,8 @@ def test_the_digest_depends_on_nothing_but_content(fitted: Engine, world: World,
     rows = [rows[i] for i in np.random.default_rng(1).permutation(len(rows))]
     (tmp_path / "rows.csv").write_text("user,item\n" + "".join(f"{user},{item}\n" for user, item in rows))
     command = [sys.executable, "-m", "receraser", "fit", "rows.csv", "--store", "s", "--json"]
-    settings = ["--model", "wmf", "--dim", "4", "--set", "n_sweeps=3", "--seed", "7", "--device", "cpu"]
+    settings = ["--model", "wmf", "--dim", "4", "--set", "n_sweeps=3", "--set", "cg_steps=4"]
+    settings += ["--seed", "7", "--device", "cpu"]
     done = subprocess.run([*command, *settings], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["digest"] == fitted.digest
@@ -247,8 +248,10 @@ def test_whatever_a_fit_depends_on_changes_the_digest(worker: LocalExecutor, wor
         "a row more": made(worker).fit(Interactions.from_pairs([*rows, ("u00", "i01")])).digest,
         "another user's name": made(worker).fit(Interactions.from_pairs([*rows[1:], ("x", rows[0][1])])).digest,
         "another seed": made(worker, seed=8).fit(world.train).digest,
-        "another dim": made(worker, WMF(dim=5, n_sweeps=3)).fit(world.train).digest,
-        "a setting without effect": made(worker, WMF(dim=4, n_sweeps=3, patience=11)).fit(world.train).digest,
+        "another dim": made(worker, WMF(dim=5, n_sweeps=3, cg_steps=4)).fit(world.train).digest,
+        "a setting without effect": made(worker, WMF(dim=4, n_sweeps=3, cg_steps=4, patience=11))
+        .fit(world.train)
+        .digest,
         "another model": made(worker, BPR(dim=4, n_epochs=1)).fit(world.train).digest,
         "another key": made(worker, key=SECRET).fit(world.train).digest,
         "validation rows": made(worker).fit(world.train, valid=world.held_out).digest,

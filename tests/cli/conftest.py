@@ -95,7 +95,7 @@ class Files:
     test: Path
     items: Path
     store: Path
-    """Fitted on `train` with seed 7, four dimensions and titles."""
+    """Fitted on `train` with seed 7, four dimensions, exact solves (as many steps as dimensions) and titles."""
 
 
 @pytest.fixture(scope="session")
@@ -108,7 +108,7 @@ def files(tmp_path_factory: pytest.TempPathFactory, worker: LocalExecutor) -> Fi
     write_csv(found.valid, world.held_out)
     write_csv(found.test, world.held_out)
     found.items.write_text("item,title\n" + "".join(f"{item},{title}\n" for item, title in TITLES.items()))
-    engine = Engine(model=WMF(dim=4, n_sweeps=3), seed=7, executor=worker)
+    engine = Engine(model=WMF(dim=4, n_sweeps=3, cg_steps=4), seed=7, executor=worker)
     engine.titles = TITLES
     engine.fit(world.train).save(found.store)
     return found

@@ -21,7 +21,7 @@ from tests.contracts.worlds import checkerboard
 
 BAD = Path(__file__).parent.parent / "data" / "bad"
 EXPECTED: dict[str, dict[str, str | int]] = tomllib.loads((BAD / "expected.toml").read_text())
-SMALL = ("--model", "wmf", "--dim", "4", "--set", "n_sweeps=3", "--seed", "7", "--device", "cpu")
+SMALL = ("--model", "wmf", "--dim", "4", "--set", "n_sweeps=3", "--set", "cg_steps=4", "--seed", "7", "--device", "cpu")
 
 
 def test_the_document(cli: Cli, files: Files, tmp_path: Path) -> None:
