@@ -23,6 +23,9 @@ def test_known_answers() -> None:
     assert seeds.below(5, positions(6), 10).tolist() == [3, 7, 2, 0, 1, 3]
     assert seeds.uniform(5, positions(2)).tolist() == [0.386768045983934, 0.7523070158382239]
     assert seeds.permutation(5, 8).tolist() == [3, 4, 2, 5, 0, 7, 1, 6]
+    assert seeds.places(5, 8).tolist() == [0, 5, 7, 1, 6, 3, 2, 4]
+    assert seeds.places(2**64 - 1, 300)[:8].tolist() == [122, 8, 289, 4, 19, 237, 234, 216]
+    assert seeds.places(7, 1000)[[0, 1, 500, 999]].tolist() == [739, 938, 727, 165]
     assert seeds.normal(5, positions(2), 3).tolist() == [
         [-0.9244599342346191, 0.2762887477874756, -1.4020583629608154],
         [0.7162258625030518, 0.6982277035713196, 1.5460699796676636],
@@ -131,3 +134,51 @@ def test_a_permutation_holds_every_position_once(key: int, n: int) -> None:
 def test_permutations_differ_by_key() -> None:
     orders = {tuple(seeds.permutation(key, 6).tolist()) for key in range(2000)}
     assert len(orders) > 650, "of 720 orders nearly all are seen"
+
+
+def place_by_hand(key: int, n: int, row: int) -> int:
+    """Where a row goes, in plain integers: a Feistel network of four rounds, walked until the place is one of the n."""
+
+    def mixed(round_: int, value: int) -> int:
+        return int(seeds.draw(int(seeds.draw(key, np.array([round_]))[0]), np.array([value]))[0])
+
+    bits = max(8, (n - 1).bit_length())
+    low, high = bits // 2, bits - bits // 2
+    place: int = row
+    while True:
+        left, right = place >> low, place % 2**low
+        for round_ in range(4):
+            if round_ % 2 == 0:
+                left = (left ^ mixed(round_, right)) % 2**high
+            else:
+                right = (right ^ mixed(round_, left)) % 2**low
+        place = (left << low) + right
+        if place < n:
+            return place
+
+
+@given(WORDS, st.integers(0, 300))
+def test_everybody_has_a_place_of_their_own(key: int, n: int) -> None:
+    places = seeds.places(key, n)
+    assert places.dtype == np.int64
+    assert sorted(places.tolist()) == list(range(n))
+
+
+@given(WORDS, st.integers(1, 5000), st.data())
+def test_a_place_is_computed_for_itself(key: int, n: int, data: st.DataObject) -> None:
+    row = data.draw(st.integers(0, n - 1))
+    assert seeds.places(key, n)[row] == place_by_hand(key, n, row)
+
+
+@pytest.mark.parametrize("bits", [8, 9, 12])
+def test_places_at_the_edge_of_a_power_of_two(bits: int) -> None:
+    for n in (2**bits - 1, 2**bits, 2**bits + 1):
+        assert sorted(seeds.places(3, n).tolist()) == list(range(n))
+    assert [seeds.domain_bits(n) for n in (2**bits - 1, 2**bits, 2**bits + 1)] == [bits, bits, bits + 1]
+
+
+def test_places_differ_by_key() -> None:
+    orders = np.array([seeds.places(key, 200) for key in range(200)])
+    assert len({tuple(order.tolist()) for order in orders}) == 200
+    assert np.abs(orders.mean(axis=0) - 99.5).max() < 20, "nobody is mostly at the front"
+    assert np.abs(np.corrcoef(orders)[np.triu_indices(200, 1)]).max() < 0.4, "no order is like another"

@@ -23,31 +23,37 @@ def leaf(seed: int) -> tuple[IdMap, np.ndarray]:
     return items, generator.normal(size=(len(items), DIM))
 
 
-def merged(seeds: list[int], known: Tensors, asked: list[int] | None = None) -> tuple[str, dict[str, np.ndarray]]:
+def merged(
+    seeds: list[int], known: Tensors, asked: list[int] | None = None, *, width: int = 4
+) -> tuple[str, dict[str, np.ndarray]]:
     def ask(k: int) -> tuple[IdMap, np.ndarray]:
         if asked is not None:
             asked.append(k)
         return leaf(seeds[k])
 
-    tree = MergeTree(len(seeds), ask, 4, known, None)
+    tree = MergeTree(len(seeds), ask, width, known, None)
     items, columns = tree.root()
     return fingerprint.of_tensors({"columns": columns}) + "".join(items), tree.nodes
 
 
-@given(st.integers(1, 17), st.data())
-def test_a_merge_with_what_is_known_is_a_fresh_one(n: int, data: st.DataObject) -> None:
-    """However many shards change, in however many rounds: the root and all nodes have the bits of a fresh merge."""
+@given(st.integers(1, 17), st.integers(1, 7), st.data())
+def test_a_merge_with_what_is_known_is_a_fresh_one(n: int, width: int, data: st.DataObject) -> None:
+    """However many shards change, in however many rounds: the root and all nodes have the bits of a fresh merge.
+
+    Also where a shard alone is wider than a node may be.
+    """
     seeds = list(range(n))
-    _, nodes = merged(seeds, {})
+    _, nodes = merged(seeds, {}, width=width)
     for round_ in range(1, 4):
         changed = data.draw(st.sets(st.integers(0, n - 1), max_size=3))
         for k in changed:
             seeds[k] += 100 * round_
         known, shards = needed(nodes, changed, n)
         asked: list[int] = []
-        root, made = merged(seeds, known, asked)
+        root, made = merged(seeds, known, asked, width=width)
+        assert not made.keys() & known.keys(), "only what was cut now"
         assert asked == shards, "no other leaf is looked at"
-        fresh, all_nodes = merged(seeds, {})
+        fresh, all_nodes = merged(seeds, {}, width=width)
         assert root == fresh
         nodes = {**holding(nodes, changed, n), **made}
         assert fingerprint.of_tensors(nodes) == fingerprint.of_tensors(all_nodes)

@@ -70,6 +70,19 @@ def test_an_id_map_is_ordered_by_utf8_bytes_whatever_the_input_order(names: list
     assert all(name in made for name in names)
 
 
+NAMES = st.lists(st.text(max_size=2).filter(lambda text: id_problem(text) is None))
+
+
+@given(NAMES, NAMES)
+def test_the_union_of_two_maps_is_the_map_of_all_their_ids(some: list[str], others: list[str]) -> None:
+    left, right = IdMap(some), IdMap(others)
+    both = left.union(right)
+    assert both == right.union(left) == IdMap([*some, *others])
+    assert both.take(both.indices([*some, *others])) == [*some, *others]
+    assert left.union(left) == left.union(IdMap([])) == left
+    assert (left, right) == (IdMap(some), IdMap(others)), "they are what they were"
+
+
 def test_ids_are_text_and_not_numbers() -> None:
     assert IdMap(["9", "10", "09", "9.0"]).ids == ("09", "10", "9", "9.0")
 

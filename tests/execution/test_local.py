@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numba
@@ -15,6 +15,7 @@ import torch
 
 import receraser
 from receraser.errors import DataError, TrainingError
+from receraser.execution import local
 from receraser.execution.environment import pinned_variables
 from receraser.execution.local import LocalExecutor
 from receraser.execution.task import Task, submodel_task
@@ -262,6 +263,75 @@ def test_workers_in_different_environments_are_refused(stubs: LocalExecutor, mon
 def test_a_toy_may_diverge(stubs: LocalExecutor) -> None:
     stubs.prepare([part("diverge"), part("work")], 2)
     assert len(stubs.run(part("work") for _ in range(4))) == 4
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
+    """Which worker was sent what, by its process."""
+    seen: list[tuple[int, str]] = []
+    send = local._Worker.send
+
+    def noted(worker: local._Worker, kind: str, meta: Mapping[str, object], arrays: Mapping[str, object]) -> None:
+        seen.append((worker._process.pid, kind))
+        send(worker, kind, meta, arrays)
+
+    monkeypatch.setattr(local._Worker, "send", noted)
+    return seen
+
+
+def test_a_worker_is_warmed_once_for_each_kind_of_task(stubs: LocalExecutor, asked: list[tuple[int, str]]) -> None:
+    toys = [part("work"), part("diverge")]
+    stubs.prepare(toys)
+    (first,) = pids(stubs)
+    assert asked == [(first, "task"), (first, "task"), (first, "environment")]
+    asked.clear()
+    stubs.prepare(toys)
+    stubs.prepare(toys[:1])
+    stubs.prepare([])
+    assert asked == [], "it has seen all that before"
+    stubs.prepare([part("work", dim=8)])
+    assert asked == [(first, "task"), (first, "environment")], "other settings may compile something else"
+    assert stubs.environment == {"device": "cpu", "who": "all"}
+
+
+def test_a_worker_that_comes_later_is_warmed_alone(stubs: LocalExecutor, asked: list[tuple[int, str]]) -> None:
+    stubs.prepare([part("work")], 1)
+    asked.clear()
+    stubs.prepare([part("work")], 2)
+    _, second = pids(stubs)
+    assert asked == [(second, "task"), (second, "environment")]
+
+
+def test_workers_that_come_after_an_end_are_warmed_anew(stubs: LocalExecutor, asked: list[tuple[int, str]]) -> None:
+    stubs.prepare([part("work")])
+    with pytest.raises(DataError):
+        stubs.prepare([part("refuse")])
+    asked.clear()
+    stubs.prepare([part("work")])
+    (new,) = pids(stubs)
+    assert asked == [(new, "task"), (new, "environment")]
+
+
+def test_what_is_warm_for_one_device_is_not_for_another(stubs: LocalExecutor, asked: list[tuple[int, str]]) -> None:
+    stubs.prepare([part("work")])
+    asked.clear()
+    stubs.prepare([part("work", device="cuda")])
+    assert [kind for _, kind in asked] == ["task", "environment"]
+    assert stubs.environment == {"device": "cuda", "who": "all"}
+    asked.clear()
+    stubs.prepare([part("work")])
+    assert stubs.environment == {"device": "cpu", "who": "all"}, "as it said then"
+    assert asked == []
+
+
+def test_pipes_stay_small_where_the_system_gives_no_more(stubs: LocalExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ordinary user may have 64 MiB in pipes altogether, which many workers use up."""
+
+    def refuse(*_: object) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("receraser.execution.local.fcntl.fcntl", refuse)
+    assert len(stubs.run([part("work"), part("work")])) == 2
 
 
 def test_closing_ends_the_workers(stubs: LocalExecutor) -> None:

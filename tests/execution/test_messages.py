@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import threading
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.execution.messages import (
     Arrays,
+    _fill,
     pack_result,
     pack_task,
     read_message,
@@ -80,6 +83,55 @@ def test_a_stream_that_ends_between_messages_has_ended_and_one_that_ends_within_
     for cut in range(8, len(data)):
         with pytest.raises(EOFError, match="the stream ended after"):
             read_message(io.BytesIO(data[:cut]))
+
+
+class Dribbling(io.RawIOBase):
+    """A stream that gives three bytes at a time, as a pipe may, until there are no more."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        n = min(3, len(buffer), len(self._data))
+        buffer[:n], self._data = self._data[:n], self._data[n:]
+        return n
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_an_array_is_filled_however_little_comes_at_a_time(name: str) -> None:
+    data, found = ARRAYS[name].tobytes(), np.empty_like(ARRAYS[name], order="C")
+    stream = Dribbling(data + b"the next one")
+    _fill(stream, found)  # type: ignore[arg-type]
+    assert found.tobytes() == data
+    assert stream.read(3) == b"the", "and nothing more is taken"
+
+
+@pytest.mark.parametrize("there", [0, 1, 3, 8, 31])
+def test_an_array_that_ends_in_the_middle_says_where(there: int) -> None:
+    array = np.arange(4, dtype=np.int64)
+    for stream in (Dribbling(array.tobytes()[:there]), io.BytesIO(array.tobytes()[:there])):
+        with pytest.raises(EOFError, match=f"^the stream ended after {there} of 32 bytes$"):
+            _fill(stream, np.empty_like(array))  # type: ignore[arg-type]
+
+
+def test_a_pipe_whose_other_end_breaks_off() -> None:
+    """An array larger than any pipe holds, of which a part arrives."""
+    array = np.arange(2**19, dtype=np.int64)
+    data = sent(("result", {}, {"x": array}))
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(writing, "wb") as out:
+            out.write(data[:-5])
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    with (
+        os.fdopen(reading, "rb") as stream,
+        pytest.raises(EOFError, match=f"^the stream ended after {2**22 - 5} of {2**22} bytes$"),
+    ):
+        read_message(stream)
+    thread.join()
 
 
 # ---------------------------------------------------------------------- tasks and results

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receraser.training.spectrum import leading, square_root, whitened
+from receraser.training import kernels
+from receraser.training.spectrum import leading, signs, square_root, whitened
 
 
 @given(st.integers(0, 30), st.integers(1, 9), st.integers(1, 12), st.integers(0, 1000))
@@ -24,6 +27,12 @@ def test_signs_are_fixed() -> None:
     kept, _ = leading(columns, 5)
     assert (kept[np.abs(kept).argmax(axis=0), range(5)] > 0).all()
     np.testing.assert_allclose(leading(-columns, 5)[0], kept, atol=1e-12)
+
+
+def test_the_sign_of_a_column_is_that_of_its_largest_coordinate() -> None:
+    columns = np.array([[3.0, 2.0, -2.0, 2.0, 0.0], [-2.0, -3.0, 2.0, -2.0, 0.0], [1.0, 1.0, 0.0, 0.0, 0.0]])
+    assert signs(columns).tolist() == [1, -1, 1, 1, 1], "a column that has it with both signs stays as it is"
+    assert signs(np.zeros((0, 3))).tolist() == [1, 1, 1]
 
 
 def test_noise_beyond_the_rank_is_cut_off() -> None:
@@ -45,6 +54,34 @@ def test_equal_singular_values_span_the_same_space() -> None:
 def test_the_same_bits_again() -> None:
     columns = np.random.default_rng(4).normal(size=(200, 40))
     assert leading(columns, 10)[0].tobytes() == leading(columns.copy(), 10)[0].tobytes()
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    before = kernels.threads()
+    yield
+    kernels.use_threads(before)
+
+
+def test_the_bits_do_not_depend_on_the_number_of_threads(threads: None) -> None:
+    """Of several blocks of rows, the last of them not a whole one; added up in their order, whoever is ready first."""
+    columns = np.random.default_rng(5).normal(size=(2900, 70)) * np.geomspace(1, 1e-6, 70)
+    found = set()
+    for number in (1, 2, 2, 2, 2):
+        kernels.use_threads(number)
+        if kernels.threads() != number:
+            pytest.skip("numba may use a single thread here")
+        kept, values = leading(columns, 30)
+        found.add(kept.tobytes() + values.tobytes())
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("n", [511, 512, 513, 1024, 1500])
+def test_blocks_of_rows_make_up_the_whole(n: int) -> None:
+    columns = np.random.default_rng(n).normal(size=(n, 6))
+    kept, values = leading(columns, 6)
+    np.testing.assert_allclose(kept @ kept.T, columns @ columns.T, atol=1e-9)
+    np.testing.assert_allclose(values, np.linalg.svd(columns, compute_uv=False), atol=1e-9)
 
 
 @given(st.integers(1, 8), st.integers(0, 1000))
