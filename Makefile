@@ -1,11 +1,12 @@
 # make demo    the whole story on built-in data
 # make test    the tests
 # make check   format, lint, types
+# make bench   speed beside the peers, on the data in DATA (a folder that holds ml-1m); an hour and more
 # Each sets up .venv by itself when it has to.
 
 READY := .venv/.ready
 
-.PHONY: demo test check format docs lock clean
+.PHONY: demo test check bench format docs lock clean
 
 demo: $(READY)
 	.venv/bin/receraser demo
@@ -17,6 +18,11 @@ check: $(READY)
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
+
+bench: $(READY)
+	@test -d "$(DATA)" || { echo "make bench: name the folder that holds ml-1m, like: make bench DATA=~/data" >&2; exit 2; }
+	.venv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps -r requirements/bench.txt
+	.venv/bin/python -m benchmarks.speed --data "$(DATA)"
 
 format: $(READY)
 	.venv/bin/ruff format .
@@ -31,6 +37,8 @@ lock: $(READY)
 	.venv/bin/python -m pip install --quiet uv
 	.venv/bin/uv pip compile requirements/dev.in --universal --generate-hashes --python-version 3.11 --no-header --quiet --output-file requirements/dev.txt
 	sed -i '1i # Written by `make lock` from dev.in. Do not edit.' requirements/dev.txt
+	.venv/bin/uv pip compile requirements/bench.in --universal --generate-hashes --python-version 3.11 --no-header --quiet --output-file requirements/bench.txt
+	sed -i '1i # Written by `make lock` from bench.in. Do not edit.' requirements/bench.txt
 
 clean:
 	rm -rf .venv

@@ -37,6 +37,7 @@ class Dataset:
     valid: Interactions
     full: Interactions
     test: Interactions
+    folder: Path  # where its files are
 
     @property
     def refits(self) -> bool:
@@ -54,13 +55,13 @@ def load(folder: Path, name: str) -> Dataset:
     home = folder / name if (folder / name).is_dir() else folder
     if name == "ml-1m":
         train, valid, test = (read(home / f"{part}.txt.gz").interactions for part in ("train", "valid", "test"))
-        return Dataset(name, train, valid, train, test)
+        return Dataset(name, train, valid, train, test, home)
     if name == "yelp2018":
         full, test = (read(home / f"{part}.txt.gz").interactions for part in ("train", "test"))
         split = random_split(full, test=0.0, valid=0.1, seed=0)
-        return Dataset(name, split.train, split.valid, full, test)
+        return Dataset(name, split.train, split.valid, full, test, home)
     split = random_split(read(next(home.glob("ratings*.csv.gz"))).interactions, test=0.2, valid=0.1, seed=0)
-    return Dataset(name, split.train, split.valid, split.train, split.test)
+    return Dataset(name, split.train, split.valid, split.train, split.test, home)
 
 
 def bootstrap(ours: np.ndarray, theirs: np.ndarray, *, draws: int = 1000, seed: int = 0) -> tuple[float, float]:

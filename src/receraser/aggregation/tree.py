@@ -20,7 +20,7 @@ from receraser.training.spectrum import leading
 
 __all__ = ["MergeTree", "holding", "needed"]
 
-Node = tuple[IdMap, NDArray[np.float64]]
+Node = tuple[IdMap, NDArray[np.floating]]
 
 
 def _height(n_shards: int) -> int:
@@ -111,10 +111,9 @@ class MergeTree:
             return _decoded(self._known[name], self._known[f"{name}.items"])
         items, columns = self._both(level, i)
         if level and columns.shape[1] > self._width:
-            kept = leading(columns, self._width)[0].astype(np.float32)
+            columns = leading(columns, self._width)[0].astype(np.float32)
             ids = np.frombuffer("\n".join(items).encode(), dtype=np.uint8)
-            self.nodes |= {name: kept, f"{name}.items": ids}
-            columns = kept.astype(np.float64)
+            self.nodes |= {name: columns, f"{name}.items": ids}
         return items, columns
 
     def _both(self, level: int, i: int) -> Node:
@@ -133,13 +132,14 @@ class MergeTree:
 
 def _decoded(columns: NDArray[np.generic], ids: NDArray[np.generic]) -> Node:
     text = ids.tobytes().decode()
-    return IdMap.ascending(text.split("\n") if text else []), np.asarray(columns, dtype=np.float64)
+    return IdMap.ascending(text.split("\n") if text else []), np.asarray(columns, dtype=np.float32)
 
 
 def _side_by_side(left: Node, right: Node) -> Node:
     """Return the columns of both over the union of their items, zeros where one has not got the item."""
     items = left[0] if left[0] == right[0] else left[0].union(right[0])
-    columns = np.zeros((len(items), left[1].shape[1] + right[1].shape[1]))
-    columns[items.indices(left[0]), : left[1].shape[1]] = left[1]
-    columns[items.indices(right[0]), left[1].shape[1] :] = right[1]
+    edge = left[1].shape[1]
+    columns = np.zeros((len(items), edge + right[1].shape[1]), dtype=np.float32)
+    for (ids, own), part in ((left, slice(edge)), (right, slice(edge, None))):
+        columns[slice(None) if ids == items else items.indices(ids), part] = own
     return items, columns

@@ -23,11 +23,12 @@ _BLOCK = 512  # rows
 _NOISE = 1e-7  # singular values below this share of the largest are rounding noise of a product of both sides
 
 
-def leading(columns: Matrix, rank: int) -> tuple[Matrix, Matrix]:
+def leading(columns: NDArray[np.floating], rank: int) -> tuple[Matrix, Matrix]:
     """Return U S of the `rank` leading singular directions of a tall matrix, and all singular values, largest first.
 
     What comes back is (n, rank) with Y Y^T the best approximation of X X^T of that rank (Eckart & Young 1936). Columns
-    beyond the true rank are zero.
+    beyond the true rank are zero. In float64, over blocks of a fixed size that are added up in their order: how
+    many are computed side by side changes nothing.
 
     Examples
     --------
@@ -35,23 +36,26 @@ def leading(columns: Matrix, rank: int) -> tuple[Matrix, Matrix]:
     >>> kept.tolist(), values.tolist()
     ([[3.0], [0.0], [0.0]], [3.0, 2.0])
     """
-    width = columns.shape[1]
+    n, width = columns.shape
+    blocks = [slice(first, min(first + _BLOCK, n)) for first in range(0, n, _BLOCK)]
+
+    def squared(rows: slice) -> Matrix:
+        block = columns[rows].astype(np.float64)
+        return np.asarray(block.T @ block)
+
     with ThreadPoolExecutor(threads()) as pool:
-        # Blocks of a fixed size, added up in their order: how many are computed side by side changes nothing.
-        starts = range(0, len(columns), _BLOCK)
-        gram = np.zeros((width, width))
-        for part in pool.map(lambda at: columns[at : at + _BLOCK].T @ columns[at : at + _BLOCK], starts):
-            gram += part
+        gram = sum(pool.map(squared, blocks), start=np.zeros((width, width)))
         values, vectors = np.linalg.eigh(gram)  # ascending
-        chosen = np.ascontiguousarray(vectors[:, ::-1][:, :rank])
-        kept = np.empty((len(columns), chosen.shape[1]))  # (n, min(rank, width))
-        list(pool.map(lambda at: np.matmul(columns[at : at + _BLOCK], chosen, out=kept[at : at + _BLOCK]), starts))
-    singular = np.sqrt(np.maximum(values[::-1], 0.0))
+        singular = np.sqrt(np.maximum(values[::-1], 0.0))
+        chosen = np.ascontiguousarray(vectors[:, ::-1][:, :rank])  # (width, min(rank, width))
+        chosen[:, singular[: chosen.shape[1]] <= (singular[0] * _NOISE if width else 0.0)] = 0.0
+        kept = np.zeros((n, rank))
+
+        def project(rows: slice) -> None:
+            kept[rows, : chosen.shape[1]] = columns[rows].astype(np.float64) @ chosen
+
+        list(pool.map(project, blocks))
     kept *= signs(kept)
-    floor = singular[0] * _NOISE if width else 0.0
-    kept[:, singular[: kept.shape[1]] <= floor] = 0.0
-    if kept.shape[1] < rank:
-        kept = np.hstack([kept, np.zeros((len(kept), rank - kept.shape[1]))])
     return kept, singular
 
 

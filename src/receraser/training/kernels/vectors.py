@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 import numba
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 

@@ -1,0 +1,167 @@
+"""Forgetting on ML-1M, warm, from the request to the published, certified store, beside a full fit to the same.
+
+`spectral` with 32 shards and no polish, one user at a time; the cost of many at once, with the crossover; and the
+paper's own method, one interaction at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.datasets import Dataset
+from benchmarks.harness import timed
+
+if TYPE_CHECKING:
+    from receraser.config import EngineConfig
+    from receraser.execution.local import LocalExecutor
+
+__all__ = ["attended", "many", "one_user"]
+
+USERS = (1, 3, 10, 30, 100, 300, 1000)
+ITEMS = (1, 10, 100, 300)
+
+
+def config_for(model: str, method: str, shards: int) -> EngineConfig:
+    """Return the preset of a method over a model, or the method over the model's own preset."""
+    from receraser.config import load_config, preset_names
+
+    preset = f"{method}-{model}-ml-1m"
+    if preset in preset_names():
+        return dataclasses.replace(load_config(preset), shards=shards, device="cpu", seed=0)
+    alone = load_config(f"{model}-ml-1m")
+    return dataclasses.replace(alone, method=method, shards=shards, device="cpu", seed=0)
+
+
+def retrain(data: Dataset, executor: LocalExecutor, model: str, repeats: int) -> list[float]:
+    """Return the seconds of full fits of a model, each to a published store; the first, which warms up, is left out."""
+    from receraser.engine import Engine
+    from receraser.proof.keyring import Keyring
+
+    config = dataclasses.replace(config_for(model, "retrain", 0), method="retrain", shards=1)
+    few = dataclasses.replace(config, hyperparameters={**config.hyperparameters, **_short(model)})
+    found = []
+    valid = None if model == "wmf" else data.valid
+    with tempfile.TemporaryDirectory() as place:
+        keyring = Keyring(Path(place) / "keys")
+        for number in range(repeats + 1):
+            engine = Engine.from_config(config if number else few, executor=executor)
+
+            def whole(engine: Engine = engine, number: int = number) -> None:
+                engine.fit(data.train, valid=valid)
+                engine.save(Path(place) / f"store-{number}", keyring=keyring)
+
+            found.append(timed(whole))
+    return found[1:]
+
+
+def _short(model: str) -> dict[str, object]:
+    return {} if model == "wmf" else {"n_epochs": 1}
+
+
+def one_user(data: Dataset, executor: LocalExecutor, model: str, n: int = 7, repeats: int = 3) -> dict[str, Any]:
+    """Time a full fit, and users forgotten one by one by `spectral` with 32 shards."""
+    from receraser.engine import Engine
+    from receraser.proof.keyring import Keyring
+
+    whole = retrain(data, executor, model, repeats)
+    config = config_for(model, "spectral", 32)
+    valid = None if model == "wmf" else data.valid
+    with tempfile.TemporaryDirectory() as place:
+        keyring = Keyring(Path(place) / "keys")
+        engine = Engine.from_config(config, executor=executor)
+        first = timed(lambda: engine.fit(data.train, valid=valid))
+        engine.save(Path(place) / "store", keyring=keyring)
+        stored = sum(one.stat().st_size for one in (Path(place) / "store").rglob("*") if one.is_file())
+        metrics = engine.evaluate(data.test).metrics
+        found = []
+        with Engine.changing(Path(place) / "store", executor=executor, keyring=keyring) as opened:
+            for user in data.train.users.ids[:: len(data.train.users) // (n + 1)][: n + 1]:
+                seconds = timed(lambda: opened.forget(users=[user]))  # noqa: B023
+                found.append({"total": seconds, **opened.seconds})
+    found = found[1:]
+    middle = statistics.median(one["total"] for one in found)
+    return {
+        "retrain": whole,
+        "first_fit": first,
+        "stored_bytes": stored,
+        "forgets": found,
+        "ratio": middle / statistics.median(whole),
+        "ndcg@20": metrics["ndcg@20"],
+    }
+
+
+def many(data: Dataset, executor: LocalExecutor, users: Sequence[int] = USERS) -> dict[str, Any]:
+    """Time batches of users and of items, beside a full refit of WMF."""
+    from receraser.engine import Engine
+    from receraser.proof.keyring import Keyring
+
+    whole = retrain(data, executor, "wmf", 3)
+    found = []
+    with tempfile.TemporaryDirectory() as place:
+        keyring = Keyring(Path(place) / "keys")
+        engine = Engine.from_config(config_for("wmf", "spectral", 32), executor=executor).fit(data.train)
+        engine.save(Path(place) / "store", keyring=keyring)
+        with Engine.changing(Path(place) / "store", executor=executor, keyring=keyring) as opened:
+            opened.forget(users=[data.train.users.ids[-1]])  # warms up
+            given = 0
+            for m in users:
+                asked = data.train.users.ids[given : given + m]
+                given += m
+                reports: list[Any] = []
+                seconds = timed(lambda: reports.append(opened.forget(users=asked)))  # noqa: B023
+                found.append(_point("users", m, seconds, reports[0]))
+        again = Engine.from_config(config_for("wmf", "spectral", 32), executor=executor).fit(data.train)
+        again.save(Path(place) / "second", keyring=keyring)
+        with Engine.changing(Path(place) / "second", executor=executor, keyring=keyring) as opened:
+            given = 0
+            for m in ITEMS:
+                asked = data.train.items.ids[given : given + m]
+                given += m
+                reports = []
+                seconds = timed(lambda: reports.append(opened.forget(items=asked)))  # noqa: B023
+                found.append(_point("items", m, seconds, reports[0]))
+    return {"retrain": whole, "points": found}
+
+
+def _point(what: str, m: int, seconds: float, report: Any) -> dict[str, Any]:
+    return {
+        "what": what,
+        "m": m,
+        "seconds": seconds,
+        "shards": len(report.shards_retrained),
+        "path": report.path,
+        "rows": report.rows_removed,
+    }
+
+
+def attended(data: Dataset, executor: LocalExecutor, model: str, n: int = 2) -> dict[str, Any]:
+    """Time a full fit, and interactions forgotten one by one by the paper's method with ten shards."""
+    from receraser.engine import Engine
+    from receraser.proof.keyring import Keyring
+
+    whole = retrain(data, executor, model, 1)
+    with tempfile.TemporaryDirectory() as place:
+        keyring = Keyring(Path(place) / "keys")
+        engine = Engine.from_config(config_for(model, "receraser", 10), executor=executor)
+        first = timed(lambda: engine.fit(data.train, valid=data.valid))
+        engine.save(Path(place) / "store", keyring=keyring)
+        metrics = engine.evaluate(data.test).metrics
+        found = []
+        pairs = list(data.train.pairs())
+        with Engine.changing(Path(place) / "store", executor=executor, keyring=keyring) as opened:
+            for pair in pairs[:: len(pairs) // n][:n]:
+                seconds = timed(lambda: opened.forget(interactions=[pair]))  # noqa: B023
+                found.append({"total": seconds, **opened.seconds})
+    middle = statistics.median(one["total"] for one in found)
+    return {
+        "retrain": whole,
+        "first_fit": first,
+        "forgets": found,
+        "ratio": middle / statistics.median(whole),
+        "ndcg@20": metrics["ndcg@20"],
+    }
