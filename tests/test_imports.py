@@ -25,6 +25,7 @@ LAYERS: list[list[str]] = [
     ["fingerprint"],  # of rows, among others
     ["proof"],
     ["data"],
+    ["training.kernels"],  # inner loops: of numbers, not of models
     ["protocols", "metrics", "ranking"],
     ["evaluation", "training"],
     ["models", "methods"],

@@ -2,17 +2,21 @@
 
 Each score becomes a 64-bit integer: the score's order-preserving bits above, the item's position below. The keys of a
 row are all different, so their order is unique and the same on every device, whatever algorithm sorts them. On the CPU
-the scores themselves are sorted, which is several times as quick and gives the same, and only rows with a tie at the
-border go by their keys.
+a few best are found in one pass over the scores, which is many times as quick and gives the same.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+
+from receraser.training.kernels import on_cpu
 
 __all__ = ["top_k"]
 
 _LOWEST = -(2**63)
+_FEW = 200  # so many are kept in order one by one; for more it is quicker to sort
 
 Cells = tuple[torch.Tensor, torch.Tensor]
 
@@ -34,28 +38,20 @@ def top_k(scores: torch.Tensor, k: int, *, exclude: Cells | None = None) -> torc
     >>> top_k(torch.tensor([[1.0, 3.0, 3.0, 2.0]]), 3, exclude=(torch.tensor([0]), torch.tensor([2]))).tolist()
     [[1, 3, 0]]
     """
-    if scores.device.type == "cpu" and 0 < k < scores.shape[1]:
-        return _by_score(scores, k, exclude)
+    if scores.device.type == "cpu" and 0 < k <= _FEW:
+        return _one_by_one(scores, k, exclude)
     return _by_key(scores, k, exclude)
 
 
-def _by_score(scores: torch.Tensor, k: int, exclude: Cells | None) -> torch.Tensor:
-    masked = scores.clone()
-    if exclude is not None:
-        masked[exclude[0], exclude[1]] = -torch.inf
-    values, index = torch.topk(masked, k + 1, dim=1)
-    index = index[:, :k].sort(dim=1).values  # by position, then stably by score: of equals the first one comes first
-    order = masked.gather(1, index).argsort(dim=1, descending=True, stable=True)
-    index = index.gather(1, order)
-    tied = torch.nonzero(values[:, k - 1] <= values[:, k])[:, 0]  # or fewer than k are left, and both are -inf
-    if len(tied):
-        number = torch.full((len(scores),), -1, dtype=torch.int64)
-        number[tied] = torch.arange(len(tied))
-        if exclude is not None:
-            concerned = number[exclude[0]] >= 0
-            exclude = (number[exclude[0][concerned]], exclude[1][concerned])
-        index[tied] = _by_key(scores[tied], k, exclude)
-    return index
+def _one_by_one(scores: torch.Tensor, k: int, exclude: Cells | None) -> torch.Tensor:
+    n = scores.shape[0]
+    best: NDArray[np.int64] = np.empty((n, k), dtype=np.int64)
+    rows, columns = (np.zeros(0, dtype=np.int64),) * 2 if exclude is None else (one.numpy() for one in exclude)
+    indptr = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum(np.bincount(rows, minlength=n), out=indptr[1:])
+    left_out = columns[np.argsort(rows, kind="stable")]
+    on_cpu().best_of_rows(scores.contiguous().numpy(), indptr, left_out.astype(np.int64), best)
+    return torch.from_numpy(best)
 
 
 def _by_key(scores: torch.Tensor, k: int, exclude: Cells | None) -> torch.Tensor:

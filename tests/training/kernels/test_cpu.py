@@ -198,3 +198,18 @@ def test_the_plain_kernels_stand_in_where_numba_is_missing(monkeypatch: pytest.M
     monkeypatch.delattr(kernels, "cpu")
     monkeypatch.setitem(sys.modules, "receraser.training.kernels.cpu", None)
     assert kernels.on_cpu() is plain
+
+
+@pytest.mark.parametrize("k", [1, 3, 10, 40])
+def test_the_best_of_rows_against_the_plain_version(k: int) -> None:
+    rng = np.random.default_rng(k)
+    scores = rng.integers(0, 9, size=(50, 30)).astype(np.float32)  # many equal ones
+    scores[:, 3] = -np.inf
+    lists = [rng.permutation(30)[: rng.integers(0, 31)] for _ in range(50)]
+    indptr = np.concatenate([[0], np.cumsum([len(one) for one in lists])]).astype(np.int64)
+    left_out = np.concatenate(lists).astype(np.int64)
+    fast, slow = np.full((50, k), -9), np.full((50, k), -9)
+    cpu.best_of_rows(scores, indptr, left_out, fast)
+    plain.best_of_rows(scores, indptr, left_out, slow)
+    assert np.array_equal(fast, slow)
+    assert (fast == -1).any() == (k > 1)

@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from receraser.training.kernels.vectors import add_row, compiled, dot_rows, parallel, sum_rows
 
-__all__ = ["add_pairs", "co_counts", "csr_times_dense", "mirrored", "pass_on", "solve_cg", "solve_cholesky"]
+__all__ = [
+    "add_pairs",
+    "best_of_rows",
+    "co_counts",
+    "csr_times_dense",
+    "mirrored",
+    "pass_on",
+    "solve_cg",
+    "solve_cholesky",
+]
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -246,3 +255,34 @@ def mirrored(packed: NDArray[np.int64], scale: NDArray[np.float64], out: NDArray
                 start = j * n - j * (j - 1) // 2 - j
                 for i in range(max(first, j + 1), last):
                     out[i, j] = packed[start + i] * (scale[i] * scale[j])
+
+
+@parallel
+def best_of_rows(
+    scores: Float32, indptr: NDArray[np.int64], left_out: NDArray[np.int64], best: NDArray[np.int64]
+) -> None:
+    """Write the positions of each row's highest scores into `best`, highest first, of equals the first one first.
+
+    Row r leaves out the positions left_out[indptr[r]:indptr[r + 1]]; where too few are left, -1 follows. The best so
+    far are kept in order; past the first few positions hardly any is one of them.
+    """
+    k, n = best.shape[1], scores.shape[1]
+    for row in numba.prange(scores.shape[0]):
+        out = np.zeros(n, dtype=np.bool_)
+        for entry in range(indptr[row], indptr[row + 1]):
+            out[left_out[entry]] = True
+        values = np.empty(k, dtype=np.float32)
+        held = 0
+        for position in range(n):
+            score = scores[row, position]
+            if (held == k and score <= values[k - 1]) or out[position]:
+                continue
+            at = held if held < k else k - 1
+            while at > 0 and values[at - 1] < score:
+                values[at] = values[at - 1]
+                best[row, at] = best[row, at - 1]
+                at -= 1
+            values[at] = score
+            best[row, at] = position
+            held = min(held + 1, k)
+        best[row, held:] = -1

@@ -10,7 +10,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["add_pairs", "co_counts", "csr_times_dense", "mirrored", "pass_on", "solve_cg", "solve_cholesky"]
+__all__ = [
+    "add_pairs",
+    "best_of_rows",
+    "co_counts",
+    "csr_times_dense",
+    "mirrored",
+    "pass_on",
+    "solve_cg",
+    "solve_cholesky",
+]
 
 Float32 = NDArray[np.float32]
 
@@ -107,3 +116,16 @@ def mirrored(packed: NDArray[np.int64], scale: NDArray[np.float64], out: NDArray
     out[upper] = packed
     out[upper[1], upper[0]] = packed
     out *= scale[:, None] * scale
+
+
+def best_of_rows(
+    scores: Float32, indptr: NDArray[np.int64], left_out: NDArray[np.int64], best: NDArray[np.int64]
+) -> None:
+    """Write the positions of each row's highest scores into `best`, highest first, of equals the first one first."""
+    best[:] = -1
+    for row, own in enumerate(scores):
+        there = np.ones(len(own), dtype=bool)
+        there[left_out[indptr[row] : indptr[row + 1]]] = False
+        places = np.flatnonzero(there)
+        found = places[np.argsort(-own[places], kind="stable")][: best.shape[1]]
+        best[row, : len(found)] = found
