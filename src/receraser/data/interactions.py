@@ -20,6 +20,8 @@ from receraser.errors import DataError
 
 __all__ = ["Histories", "Interactions"]
 
+_MOST_PIECES = 1000
+
 Index = NDArray[np.int32]
 
 
@@ -209,29 +211,37 @@ class Interactions:
     def take(self, rows: NDArray[np.bool_] | NDArray[np.integer]) -> Interactions:
         """Return the table of some of the rows, with vocabularies of its own."""
         if rows.dtype == np.bool_:
-            return self._kept(rows)
+            return self._kept(np.asarray(rows, dtype=bool))
         times = None if self.timestamps is None else self.timestamps[rows]
         return Interactions.from_indices(
             self.users.ids, self.items.ids, self.user_index[rows], self.item_index[rows], times
         )
 
-    def _kept(self, rows: NDArray[np.generic]) -> Interactions:
+    def _kept(self, rows: NDArray[np.bool_]) -> Interactions:
         """Return the rows that a mask says; they are in canonical order as they are, so nothing is sorted."""
+        pieces = _pieces(rows)
         columns = []
-        for ids, index in ((self.users, self.user_index), (self.items, self.item_index)):
-            kept = index[rows]
-            used = _used(kept, len(ids))
-            if used.all():
-                columns.append((ids, kept))
-                continue
-            number = np.cumsum(used, dtype=np.int32) - np.int32(1)
-            columns.append((IdMap.ascending(ids.take(np.flatnonzero(used))), number[kept]))
-        (users, user_index), (items, item_index) = columns
+        for ids, index, counts in (
+            (self.users, self.user_index, np.diff(self.indptr)),
+            (self.items, self.item_index, self.item_counts),
+        ):
+            kept = _cut(index, rows, pieces)
+            if pieces is None:
+                left = np.bincount(kept, minlength=len(ids))
+            else:  # few rows go: to count them is quicker than to count what stays
+                left = counts - np.bincount(index[~rows], minlength=len(ids))
+            used = left > 0
+            if not used.all():
+                number = np.cumsum(used, dtype=np.int32) - np.int32(1)
+                ids, kept = IdMap.ascending(ids.take(np.flatnonzero(used))), number[kept]
+            columns.append((ids, kept, left[used].astype(np.int64)))
+        (users, user_index, of_users), (items, item_index, of_items) = columns
         times = None if self.timestamps is None else self.timestamps[rows]
         made = object.__new__(Interactions)  # not checked again: it is a part of a table that was
         for index in (user_index, item_index):
             index.flags.writeable = False
         vars(made).update(users=users, items=items, user_index=user_index, item_index=item_index, timestamps=times)
+        vars(made).update(indptr=np.concatenate([[0], np.cumsum(of_users)]).astype(np.int64), item_counts=of_items)
         return made
 
     def without(self, other: Interactions) -> Interactions:
@@ -312,6 +322,27 @@ class Histories:
         """Return the users from `start` up to `stop`."""
         indptr = self.indptr[start : stop + 1]
         return Histories(self.users[start:stop], indptr - indptr[0], self.item_index[indptr[0] : indptr[-1]])
+
+
+def _pieces(rows: NDArray[np.bool_]) -> list[slice] | None:
+    """Return the stretches of rows that a mask keeps; None where there are too many to be worth it.
+
+    Somebody's rows lie together, so that without them a long table is two pieces: to copy them takes a fraction of what
+    a look at every row of the mask takes.
+    """
+    gone = np.flatnonzero(~rows)
+    if len(gone) > len(rows) // 64:
+        return None
+    first = gone[np.diff(gone, prepend=-2) != 1]
+    if len(first) > _MOST_PIECES:
+        return None
+    last = gone[np.diff(gone, append=len(rows) + 2) != 1]
+    edges = zip([0, *(last + 1).tolist()], [*first.tolist(), len(rows)], strict=True)
+    return [slice(start, stop) for start, stop in edges if start < stop]
+
+
+def _cut(column: Index, rows: NDArray[np.bool_], pieces: list[slice] | None) -> Index:
+    return column[rows] if pieces is None else np.concatenate([column[:0], *(column[one] for one in pieces)])
 
 
 def _stacked(

@@ -118,8 +118,11 @@ class ForgetRequest:
     def cells(self, rows: Interactions) -> NDArray[np.bool_]:
         """Return, per row of a table, whether this request covers it."""
         covered = rows.holds(Interactions.from_pairs(self.interactions))
-        covered |= _named(self.users, rows.users, rows.user_index)
-        covered |= _named(self.items, rows.items, rows.item_index)
+        for user in rows.users.indices(self.users):
+            if user >= 0:  # somebody's rows lie together
+                covered[rows.indptr[user] : rows.indptr[user + 1]] = True
+        if self.items:
+            covered |= _named(self.items, rows.items, rows.item_index)
         return covered
 
     def unknown(self, train: Interactions, valid: Interactions | None) -> ForgetRequest:
