@@ -28,12 +28,17 @@ def matrix_of(rows: Interactions) -> sp.csr_matrix:
 
 
 def implicit_als(matrix: sp.csr_matrix, *, iterations: int = 15, seed: int = 0) -> Any:
-    """Fit `implicit`'s ALS: 64 factors, its own defaults otherwise."""
+    """Fit `implicit`'s ALS with 64 factors; alpha and regularization are the best of ten pairs on validation rows.
+
+    With its defaults (1 and 0.01) it takes as long and finds less: N@20 .178 instead of .202 there.
+    """
     from implicit.als import AlternatingLeastSquares
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1, "blas"):  # as its documentation asks for: it has threads of its own
-        model = AlternatingLeastSquares(factors=64, iterations=iterations, num_threads=CORES, random_state=seed)
+        model = AlternatingLeastSquares(
+            factors=64, alpha=10, regularization=100, iterations=iterations, num_threads=CORES, random_state=seed
+        )
         model.fit(matrix, show_progress=False)
     return model
 
