@@ -1,6 +1,6 @@
 """The kernels of the pairwise loss for CUDA (Triton): drawing, gradients, and the moves of Adagrad and Adam.
 
-Gradients are added up as whole numbers: a float is multiplied by 2^40 and rounded, and what comes of adding whole
+Gradients are added up as whole numbers: a float is multiplied by 2^40 and cut off, and what comes of adding whole
 numbers does not depend on the order. So thousands of programs may add to one table at once (atomics), and the bits are
 the same on every run. 2^40 leaves 23 bits above the point: more than any sum of a batch.
 """
