@@ -23,6 +23,7 @@ from typing import Any
 __all__ = ["RESULTS", "Peak", "Times", "alternately", "facts", "peak_memory", "save", "timed"]
 
 RESULTS = Path(__file__).parent / "results"
+_PAUSE = 0.3  # seconds
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,15 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def alternately(sides: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, Times]:
-    """Time every side so many times, one after the other and round again; nothing is warmed up here."""
+    """Time every side so many times, one after the other and round again; nothing is warmed up here.
+
+    Before each there is a pause: the threads of the side before wait for more work in a busy loop for a while, and
+    would take the cores from the side that is timed.
+    """
     runs: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(repeats):
         for name, work in sides.items():
+            time.sleep(_PAUSE)
             runs[name].append(timed(work))
     return {name: Times(found) for name, found in runs.items()}
 

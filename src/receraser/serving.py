@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from receraser.data.interactions import Histories, Interactions
 from receraser.evaluation import SCORE_BLOCK
+from receraser.models.factors import one_torch_thread
 from receraser.ranking import top_k
 from receraser.state import State
 
 __all__ = ["Recommendation", "best_items", "histories_of"]
 
 
-@dataclass(frozen=True)
-class Recommendation:
+class Recommendation(NamedTuple):
     """One recommended item and its score (higher is better; comparable within one user's list only)."""
 
     item: str
@@ -42,12 +42,13 @@ def best_items(
     `wishes`: pairs of a user and an item that is to be kept out of their list whatever else holds.
     """
     lists: list[list[Recommendation]] = []
-    for start in range(0, len(histories), SCORE_BLOCK):
-        block = histories.part(start, min(start + SCORE_BLOCK, len(histories)))
-        tables = _seen(state, block) if exclude_seen else []
-        if len(wishes):
-            tables.append(Histories.of(block.users, wishes, state.scorer.items_))
-        lists += _best_of_block(state, block, min(k, len(state.scorer.items_)), tables)
+    with one_torch_thread():  # torch's threads and our kernels' would wait for each other in turn
+        for start in range(0, len(histories), SCORE_BLOCK):
+            block = histories.part(start, min(start + SCORE_BLOCK, len(histories)))
+            tables = _seen(state, block) if exclude_seen else []
+            if len(wishes):
+                tables.append(Histories.of(block.users, wishes, state.scorer.items_))
+            lists += _best_of_block(state, block, min(k, len(state.scorer.items_)), tables)
     return lists
 
 
