@@ -28,7 +28,7 @@ _AVX2 = {
     "NUMBA_CPU_FEATURES": "+avx2",
 }
 _FIXED_CUDA = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
-_SPEED_ONLY = {"OMP_WAIT_POLICY": "PASSIVE"}  # threads that spin while they wait starve a busy machine
+_SPEED_ONLY = {"GOMP_SPINCOUNT": "20000"}  # wait some microseconds in a busy loop: for ever would starve others
 # What the libraries that compute would otherwise take from the caller's environment.
 _NOT_INHERITED = (
     *("ATEN_", "PYTORCH_", "TORCH_", "NVIDIA_TF32_", "TRITON_", "CUBLAS_"),

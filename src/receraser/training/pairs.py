@@ -125,27 +125,28 @@ class OnCPU:
         """Take the steps of an epoch."""
         n = len(self._users)
         self._kernels.deal(order, n, seeds.domain_bits(n), self._batch_size, self._rows)
+        if self._rule.optimizer == ADAGRAD and self._propagate is None:
+            sums = [one.numpy() for one in self._gradients]
+            squares = [moments[0] for moments in self._moments]
+            rule = (self._rule.learning_rate, self._rule.weight_decay)
+            whole = (self._rows, self._batch_size, *self._triples(draws), *self._vectors(*self._tables))
+            self._kernels.adagrad_epoch(*whole, *sums, *self._counts, *squares, *rule)
+            return
         for batch in self._rows.reshape(-1, self._batch_size):
             self._step(batch, draws)
 
+    def _triples(self, draws: Keys) -> tuple[NDArray[np.generic], ...]:
+        """Return what the triples of a batch are made from."""
+        return draws, self._users, self._items, self._held.everything, self._held.words
+
+    def _vectors(self, p: torch.Tensor, q: torch.Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32], int]:
+        """Return what is scored, and in how many parts the items are shared out: one for each thread, or a few more."""
+        return p.numpy(), q.numpy(), 1 << (threads() - 1).bit_length()
+
     def _step(self, batch: NDArray[np.int32], draws: Keys) -> None:
         vectors = self._tables if self._propagate is None else self._propagate(*self._tables)
-        p, q = (one.numpy() for one in vectors)
-        of_users, of_items = (one.numpy() for one in self._gradients)
-        self._kernels.gradients(
-            batch,
-            draws,
-            self._users,
-            self._items,
-            self._held.everything,
-            self._held.words,
-            p,
-            q,
-            1 << (threads() - 1).bit_length(),
-            of_users,
-            of_items,
-            *self._counts,
-        )
+        sums = [one.numpy() for one in self._gradients]
+        self._kernels.gradients(batch, *self._triples(draws), *self._vectors(*vectors), *sums, *self._counts)
         gradients = self._gradients
         if self._propagate is not None:
             gradients = self._propagate(*self._gradients)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from receraser.training.kernels.vectors import add_row, compiled, dot_rows, parallel
 
-__all__ = ["adagrad", "adam", "deal", "gradients", "lacking", "places"]
+__all__ = ["adagrad", "adagrad_epoch", "adam", "deal", "gradients", "lacking", "places"]
 
 Float32 = NDArray[np.float32]
 Int32 = NDArray[np.int32]
@@ -210,6 +210,37 @@ def adagrad(
             table[row, c] -= step * g / (np.sqrt(squares[row, c]) + np.float32(1e-10))
             gradient[row, c] = np.float32(0.0)
         counts[row] = 0
+
+
+@compiled
+def adagrad_epoch(
+    rows: Int32,
+    batch_size: int,
+    keys: Keys,
+    users: Int32,
+    items: Int32,
+    everything: NDArray[np.bool_],
+    held: Words,
+    p: Float32,
+    q: Float32,
+    n_owners: int,
+    of_users: Float32,
+    of_items: Float32,
+    user_counts: Int32,
+    item_counts: Int32,
+    user_squares: Float32,
+    item_squares: Float32,
+    rate: float,
+    decay: float,
+) -> None:
+    """Take a step on every batch, where the parameters themselves are scored: without a way back to Python between."""
+    for first in range(0, rows.shape[0], batch_size):
+        batch = rows[first : first + batch_size]
+        gradients(
+            batch, keys, users, items, everything, held, p, q, n_owners, of_users, of_items, user_counts, item_counts
+        )
+        adagrad(p, of_users, user_counts, user_squares, rate, decay, batch_size)
+        adagrad(q, of_items, item_counts, item_squares, rate, decay, batch_size)
 
 
 @parallel

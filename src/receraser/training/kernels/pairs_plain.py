@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from receraser import seeds
 
-__all__ = ["adagrad", "adam", "deal", "gradients", "lacking", "places"]
+__all__ = ["adagrad", "adagrad_epoch", "adam", "deal", "gradients", "lacking", "places"]
 
 Float32 = NDArray[np.float32]
 Int32 = NDArray[np.int32]
@@ -93,6 +93,34 @@ def adagrad(
     table -= np.float32(rate) * g / (np.sqrt(squares) + np.float32(1e-10))
     gradient[:] = 0.0
     counts[:] = 0
+
+
+def adagrad_epoch(
+    rows: Int32,
+    batch_size: int,
+    keys: Keys,
+    users: Int32,
+    items: Int32,
+    everything: NDArray[np.bool_],
+    held: Words,
+    p: Float32,
+    q: Float32,
+    n_owners: int,
+    of_users: Float32,
+    of_items: Float32,
+    user_counts: Int32,
+    item_counts: Int32,
+    user_squares: Float32,
+    item_squares: Float32,
+    rate: float,
+    decay: float,
+) -> None:
+    """Take a step on every batch, where the parameters themselves are scored."""
+    sums = (of_users, of_items, user_counts, item_counts)
+    for batch in rows.reshape(-1, batch_size):
+        gradients(batch, keys, users, items, everything, held, p, q, n_owners, *sums)
+        adagrad(p, of_users, user_counts, user_squares, rate, decay, batch_size)
+        adagrad(q, of_items, item_counts, item_squares, rate, decay, batch_size)
 
 
 def adam(
