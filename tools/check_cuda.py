@@ -239,18 +239,20 @@ CHECKS: dict[str, Callable[[], str]] = {
 
 
 def main() -> int:
-    """Run every check."""
+    """Run every check, or those that are named."""
     if not torch.cuda.is_available():
         print("no CUDA device here: nothing was checked")
         return 1
     failed = 0
-    for name, check in CHECKS.items():
+    chosen = sys.argv[1:] or list(CHECKS)
+    for name in chosen:
+        check = CHECKS[name]
         try:
             print(f"ok    {name}: {check()}", flush=True)
         except Exception as error:  # noqa: BLE001 - every check is to be heard
             failed += 1
             print(f"FAIL  {name}: {type(error).__name__}: {error}", flush=True)
-    print(f"{len(CHECKS) - failed} passed, {failed} failed on {torch.cuda.get_device_name()}")
+    print(f"{len(chosen) - failed} passed, {failed} failed on {torch.cuda.get_device_name()}")
     return 1 if failed else 0
 
 

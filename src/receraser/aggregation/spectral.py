@@ -76,7 +76,7 @@ class Spectral:
 
     rank: int = 64
     merge: str = "auto"
-    width: int = 128
+    width: int = 96
     missing_weight: float = 0.0
     regularization: float = 0.0
     polish: int = 0
