@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from receraser.data.interactions import Interactions
+from receraser.data.interactions import Interactions, kept_of
 from receraser.erasure.plan import Plan
 from receraser.partition.partition import Partition
 from receraser.partition.registry import PARTITIONS
@@ -32,7 +32,8 @@ class Change:
 
 def without(state: State, planned: Plan) -> Change:
     """Return what is left without the rows of a plan."""
-    train = state.train.take(~planned.train_rows)
+    stay = ~planned.train_rows
+    train = state.train.take(stay)
     valid, of_valid = state.valid, state.partition.valid
     if valid is not None and of_valid is not None and planned.valid_rows is not None:
         valid, of_valid = valid.take(~planned.valid_rows), of_valid[~planned.valid_rows]
@@ -40,7 +41,7 @@ def without(state: State, planned: Plan) -> Change:
     if landmarks is not None:
         of_users = PARTITIONS[state.config.partition].landmarks_of == "users"
         landmarks = landmarks.among(train.users if of_users else train.items)
-    of_train = state.partition.train[~planned.train_rows]
+    of_train = kept_of(state.partition.train, stay)
     return Change(train, valid, Partition(state.config.shards, of_train, of_valid, landmarks), planned.shards)
 
 

@@ -329,7 +329,7 @@ class Engine:
                 state,
                 request=pending.request,
                 unknown=planned.unknown,
-                removed=state.train.take(planned.train_rows),
+                removed=state.train.take(np.flatnonzero(planned.train_rows)),
                 removed_valid=removed_valid,
                 retrained=report.shards_retrained,
                 path=report.path,

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receraser.data.ids import IdMap
-from receraser.data.interactions import Histories, Interactions
+from receraser.data.interactions import Histories, Interactions, kept_of
 from receraser.errors import DataError
+from tests.contracts.worlds import random_rows
 
 NAMES = st.sampled_from(["a", "b", "c", "9", "10", "09", "é", "\U0001f600", "\uff41"])
 PAIRS = st.lists(st.tuples(NAMES, NAMES), max_size=30)
@@ -190,3 +191,20 @@ def test_tables_that_share_no_row_are_joined_and_every_row_knows_its_table() -> 
     assert [len(part) for part in Interactions.joined([])] == [0, 0]
     with pytest.raises(ValueError, match="a row stands twice"):
         Interactions.joined([tables[0], tables[0]])
+
+
+@given(st.integers(0, 6), st.lists(st.tuples(st.integers(0, 400), st.integers(1, 5)), max_size=4))
+def test_what_a_mask_keeps_is_the_same_whichever_way_it_is_cut(n: int, gone: list[tuple[int, int]]) -> None:
+    """Few stretches go, so that they are cut out; the reference looks at every row."""
+    rows = random_rows(40, 12, 0.9, seed=n)
+    stay = np.ones(len(rows), dtype=bool)
+    for first, length in gone:
+        stay[first : first + length] = False
+    found = rows.take(stay)
+    expected = Interactions.from_pairs([pair for pair, there in zip(rows.pairs(), stay, strict=True) if there])
+    assert found == expected
+    assert found.users == expected.users
+    assert found.items == expected.items
+    assert np.array_equal(found.indptr, expected.indptr)
+    assert np.array_equal(found.item_counts, expected.item_counts)
+    assert np.array_equal(kept_of(rows.user_index, stay), rows.user_index[stay])

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from receraser.data.ids import IdMap, id_text
 from receraser.errors import DataError
 
-__all__ = ["Histories", "Interactions"]
+__all__ = ["Histories", "Interactions", "kept_of"]
 
 _MOST_PIECES = 1000
 
@@ -339,6 +339,17 @@ def _pieces(rows: NDArray[np.bool_]) -> list[slice] | None:
     last = gone[np.diff(gone, append=len(rows) + 2) != 1]
     edges = zip([0, *(last + 1).tolist()], [*first.tolist(), len(rows)], strict=True)
     return [slice(start, stop) for start, stop in edges if start < stop]
+
+
+def kept_of(column: Index, rows: NDArray[np.bool_]) -> Index:
+    """Return column[rows]; where a mask keeps all but a few stretches, by copying what is between them.
+
+    Examples
+    --------
+    >>> kept_of(np.arange(4, dtype=np.int32), np.array([True, False, True, True])).tolist()
+    [0, 2, 3]
+    """
+    return _cut(column, rows, _pieces(rows))
 
 
 def _cut(column: Index, rows: NDArray[np.bool_], pieces: list[slice] | None) -> Index:

@@ -91,7 +91,8 @@ def plan(request: ForgetRequest, train: Interactions, valid: Interactions | None
     if sizes[:2] != sizes[2:]:
         raise ValueError("these are not the tables that were partitioned")
     train_rows = request.cells(train)
-    affected = partition.train[train_rows]
+    gone = np.flatnonzero(train_rows)
+    affected = partition.train[gone]
     valid_rows = None
     if valid is not None and partition.valid is not None:
         valid_rows = request.cells(valid)
@@ -101,8 +102,8 @@ def plan(request: ForgetRequest, train: Interactions, valid: Interactions | None
         valid_rows,
         shards=tuple(np.unique(affected).tolist()),
         unknown=request.unknown(train, valid),
-        users_left_empty=_left_empty(train.user_index[train_rows], np.diff(train.indptr)),
-        items_left_empty=_left_empty(train.item_index[train_rows], train.item_counts),
+        users_left_empty=_left_empty(train.user_index[gone], np.diff(train.indptr)),
+        items_left_empty=_left_empty(train.item_index[gone], train.item_counts),
     )
 
 
