@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 TOLERANCE = {"wmf": 1e-3, "ease": 1e-6}
 KNOWN = {"model": "wmf ease", "solver": "als", "partition": "whole hash", "aggregation": "alone spectral"}
-KNOWN |= {"merge": "auto concat product", "device": "cpu"}  # on CUDA every solve is exact
+KNOWN |= {"merge": "auto concat product", "device": "cpu"}  # not compared on CUDA
 
 Matrix = NDArray[np.float64]
 Cells = NDArray[np.bool_]  # (users, items): who has what

@@ -73,7 +73,7 @@ class Peak:
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def watch(self) -> None:
-        """Look a few times a second until told to stop: often enough to see what is held, seldom enough not to slow it."""
+        """Look a few times a second until told to stop: seldom enough not to slow what is watched."""
         while not self._stop.wait(0.1):
             self.bytes = max(self.bytes, _held())
 

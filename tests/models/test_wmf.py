@@ -165,3 +165,12 @@ def test_torchs_threads_change_nothing_on_tables_large_enough_to_be_shared_out(s
         finally:
             torch.set_num_threads(kept)
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("dim", [4, 16])
+def test_without_a_penalty_it_is_still_numbers(dim: int) -> None:
+    """The equations may not be determined then: fewer users than dimensions, and columns that only fill up."""
+    rows = random_rows(6, 9, 0.5, seed=3)
+    model = WMF(dim=dim, regularization=0.0).fit(rows, seed=1)
+    assert np.isfinite(model.user_vectors_).all()
+    assert np.isfinite(model.item_vectors_).all()

@@ -9,6 +9,7 @@ import torch
 
 from receraser import seeds
 from receraser.data.interactions import Interactions
+from receraser.errors import TrainingError
 from receraser.models.lightgcn import normalised_graph, on_cpu
 from receraser.models.objectives import Pairwise
 from receraser.training import pairs
@@ -176,3 +177,14 @@ def test_no_number_is_noticed() -> None:
 def test_the_sigmoid(x: float) -> None:
     expected = 1 / (1 + np.exp(-np.clip(x, -30, 30)))
     np.testing.assert_allclose(pairs_cpu._sigmoid(np.float32(x)), expected, rtol=1e-6)
+
+
+def test_the_table_of_who_has_what_may_not_outgrow_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("receraser.training.batches.MOST_BYTES", 100)
+    with pytest.raises(TrainingError, match=r"60 users and 40 items: .* expected at most 0\.0; use more shards"):
+        Held(ROWS)
+
+
+def test_adagrad_is_not_for_vectors_that_are_propagated() -> None:
+    with pytest.raises(ValueError, match="Adagrad moves vectors that are scored as they are"):
+        trained(ROWS, Rule(ADAGRAD, 0.1, 0.0), layers=1)

@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 
 from receraser import seeds
 from receraser.data.interactions import Interactions
+from receraser.errors import TrainingError
 from receraser.seeds import derive
 from receraser.training.kernels import pairs_on_cpu
 
 __all__ = ["Held", "Triples", "UserBatches", "draw_keys", "shuffled"]
+
+MOST_BYTES = 8 * 2**30  # of the table of bits
 
 
 def shuffled(key: int, n: int, device: torch.device) -> torch.Tensor:
@@ -38,13 +41,20 @@ def draw_keys(seed: int, epoch: int, n: int) -> NDArray[np.uint64]:
 class Held:
     """Which items each user has in the shard, as a table of bits; answers in one look, for any number of pairs.
 
-    A bit for every pair of a user and an item is not much: 2.5 MB for MovieLens 1M, 150 MB for Yelp2018.
+    A bit for every pair of a user and an item is not much: 2.5 MB for MovieLens 1M, 150 MB for Yelp2018. For very many
+    of both it is; shards of users have fewer.
     """
 
     def __init__(self, rows: Interactions) -> None:
         users, items = rows.user_index.astype(np.int64), rows.item_index.astype(np.int64)
         self.n_items = len(rows.items)
         words = -(-self.n_items // 32)
+        if 4 * words * len(rows.users) > MOST_BYTES:
+            raise TrainingError(
+                f"{len(rows.users):,} users and {self.n_items:,} items: which user has which item would take "
+                f"{4e-9 * words * len(rows.users):.1f} GB, expected at most {1e-9 * MOST_BYTES:.1f}; use more shards "
+                "(method spectral or sisa), or model wmf, which needs no negatives"
+            )
         # The rows are sorted by user and item: all bits of a word lie together.
         word, first = np.unique(users * words + (items >> 5), return_index=True)
         bits = np.left_shift(np.uint32(1), (items & 31).astype(np.uint32))

@@ -77,7 +77,8 @@ def _turned(others: torch.Tensor, weight: float) -> tuple[torch.Tensor, torch.Te
     gram.diagonal()[empty] = -1.0
     values, vectors = torch.linalg.eigh(gram)
     back = vectors.T.to(others)
-    return others @ back.T, values.clamp(min=0.0).to(others), back
+    lowest = 1e-9 * float(values.max().clamp(min=1e-20))  # above zero: it is divided by, and there may be no penalty
+    return others @ back.T, values.clamp(min=lowest).to(others), back
 
 
 def pad(vectors: NDArray[np.float32], device: torch.device) -> torch.Tensor:

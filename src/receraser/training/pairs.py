@@ -4,8 +4,9 @@
                                 -> propagate(gradient) -> Adagrad or Adam
 
 The loss is that of `models.objectives.Pairwise`, which the attention is trained by and which says it in a few lines of
-torch; a test holds the two to each other. Here nothing is recorded and nothing is allocated: a batch costs a few passes
-over memory. Propagation is a symmetric linear map (or none), so it is its own backward pass.
+torch; a test holds the two to each other. Here nothing is recorded: a batch costs a few passes over memory. Propagation
+is a symmetric linear map (or none), so it is its own backward pass. Vectors that are scored as they are move by
+Adagrad, which touches the batch's rows alone; propagated ones by Adam, which touches all.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class PairSteps:
         seed: int,
         propagate: Propagate | None = None,
     ) -> None:
+        if (rule.optimizer == ADAGRAD) != (propagate is None):
+            raise ValueError("Adagrad moves vectors that are scored as they are, Adam vectors that are propagated")
         self.parameters = parameters
         batch_size = min(batch_size, max(len(rows), 1))
         self.n_batches = -(-len(rows) // batch_size)
@@ -125,7 +128,7 @@ class OnCPU:
         """Take the steps of an epoch."""
         n = len(self._users)
         self._kernels.deal(order, n, seeds.domain_bits(n), self._batch_size, self._rows)
-        if self._rule.optimizer == ADAGRAD and self._propagate is None:
+        if self._propagate is None:
             sums = [one.numpy() for one in self._gradients]
             squares = [moments[0] for moments in self._moments]
             rule = (self._rule.learning_rate, self._rule.weight_decay)
@@ -144,20 +147,18 @@ class OnCPU:
         return p.numpy(), q.numpy(), 1 << (threads() - 1).bit_length()
 
     def _step(self, batch: NDArray[np.int32], draws: Keys) -> None:
-        vectors = self._tables if self._propagate is None else self._propagate(*self._tables)
+        """Take a step by Adam, on vectors that are propagated."""
+        assert self._propagate is not None
+        vectors = self._propagate(*self._tables)
         sums = [one.numpy() for one in self._gradients]
         self._kernels.gradients(batch, *self._triples(draws), *self._vectors(*vectors), *sums, *self._counts)
-        gradients = self._gradients
-        if self._propagate is not None:
-            gradients = self._propagate(*self._gradients)
-            for one in self._gradients:
-                one.zero_()
+        gradients = self._propagate(*self._gradients)
+        for one in self._gradients:
+            one.zero_()
         self._steps_taken += 1
-        rule = self._rule
-        rate = rule.learning_rate if rule.optimizer == ADAGRAD else adam_rate(rule.learning_rate, self._steps_taken)
-        move = self._kernels.adagrad if rule.optimizer == ADAGRAD else self._kernels.adam
+        rate, decay = adam_rate(self._rule.learning_rate, self._steps_taken), self._rule.weight_decay
         for table, gradient, counts, moments in zip(self._tables, gradients, self._counts, self._moments, strict=True):
-            move(table.numpy(), gradient.numpy(), counts, *moments, rate, rule.weight_decay, self._batch_size)
+            self._kernels.adam(table.numpy(), gradient.numpy(), counts, *moments, rate, decay, self._batch_size)
 
 
 def adam_rate(learning_rate: float, step: int) -> float:

@@ -1,4 +1,4 @@
-"""The steps of `training.pairs` on a GPU: two launches for a batch of BPR, and a whole epoch in one CUDA graph.
+"""The steps of `training.pairs` on a GPU: three launches for a batch of BPR, and a whole epoch in one CUDA graph.
 
 Launches are what costs: the work of a batch takes about 20 microseconds, and so would a handful of launches. The first
 epoch runs step by step, which lets Triton compile; the second is recorded while nothing runs, and from then on an epoch

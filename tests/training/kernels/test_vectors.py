@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
+
 import numpy as np
 import pytest
+from numba.core.errors import TypingError
 
+from receraser.training.kernels import cpu, pairs_cpu, vectors
 from receraser.training.kernels.vectors import add_row, compiled, dot_rows, sum_rows
 
 WIDTHS = [1, 3, 15, 16, 17, 31, 32, 63, 64, 65, 80, 128, 130]
@@ -54,3 +59,39 @@ def test_sums_of_rows_in_their_order(width: int, kind: type[np.int32 | np.int64]
         expected[1] += a[index]
     _sum(indices, first, last, a, b)
     assert np.array_equal(b, expected)
+
+
+def lanes(a: np.ndarray, b: np.ndarray) -> np.float32:
+    """The order that is part of the program: 16 partial sums, a tree over them, and what is left over one by one."""
+    whole = len(a) // 16 * 16
+    sums = np.zeros(16, dtype=np.float32)
+    for at in range(0, whole, 16):
+        sums += a[at : at + 16] * b[at : at + 16]
+    while len(sums) > 1:
+        sums = sums[: len(sums) // 2] + sums[len(sums) // 2 :]
+    total = sums[0]
+    for at in range(whole, len(a)):
+        total = total + a[at] * b[at]
+    return np.float32(total)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_order_of_a_dot_product_bit_for_bit(width: int) -> None:
+    a, b = table(3, width), table(4, width)
+    assert np.float32(_dot(a, b)) == lanes(a[1], b[2])
+
+
+@pytest.mark.parametrize(
+    "bad", [np.asfortranarray(table(3, 16)), table(3, 32)[:, :16], table(3, 16).astype(np.float64)]
+)
+def test_tables_that_lie_otherwise_are_refused(bad: np.ndarray) -> None:
+    good = table(4, 16)
+    with pytest.raises(TypingError, match="expected a C-contiguous float32 table"):
+        _dot(bad, good)
+    with pytest.raises(TypingError, match="expected a C-contiguous float32 table"):
+        _sum(np.array([0, 1]), 0, 2, bad, good)
+
+
+def test_machine_code_is_not_kept_when_the_instructions_change() -> None:
+    found = hashlib.sha256(Path(vectors.__file__).read_bytes()).hexdigest()[:16]
+    assert cpu.VECTORS == pairs_cpu.VECTORS == found, "write this into both: numba looks at the date of those files"

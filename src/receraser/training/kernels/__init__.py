@@ -1,7 +1,7 @@
 """The inner loops, for the CPU (numba) and for CUDA (torch, Triton). Each is held to a plain version by a test.
 
-Parallelism is over output rows, each summed by one thread in a fixed order, without fast-math: the bits do not depend
-on the number of threads.
+Parallelism is over output rows, each summed by one thread in a fixed order, without fast-math; or over anything, with
+sums of whole numbers (`pairs_cuda`). So the bits do not depend on the number of threads.
 """
 
 from __future__ import annotations

@@ -22,6 +22,10 @@ __all__ = [
     "solve_cholesky",
 ]
 
+VECTORS = (
+    "41357d1950eb033d"  # of vectors.py: machine code is kept by the date of this file, so a change there must change it
+)
+
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
@@ -91,7 +95,7 @@ def solve_cg(
             work[direction, c] = work[scaled, c]
         rr = dot_rows(work, residual, work, scaled)
         for _ in range(n_steps):
-            if rr < np.float32(1e-20):
+            if not rr >= np.float32(1e-20):  # nor if it is no number
                 break
             for c in range(dim):
                 work[product, c] = (diagonal[c] + penalty[row]) * work[direction, c]

@@ -14,6 +14,10 @@ from receraser.training.kernels.vectors import add_row, compiled, dot_rows, para
 
 __all__ = ["adagrad", "adagrad_epoch", "adam", "deal", "gradients", "lacking", "places"]
 
+VECTORS = (
+    "41357d1950eb033d"  # of vectors.py: machine code is kept by the date of this file, so a change there must change it
+)
+
 Float32 = NDArray[np.float32]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]

@@ -61,7 +61,7 @@ def solve_cg(
         direction = residual / own
         rr = residual @ direction
         for _ in range(n_steps):
-            if rr < 1e-20:
+            if not rr >= 1e-20:  # nor if it is no number
                 break
             product = own * direction + q.T @ (q @ direction)
             step = rr / (direction @ product)
