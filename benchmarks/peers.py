@@ -1,8 +1,8 @@
 """The other side of the comparisons: `implicit`, and LightGCN in plain PyTorch.
 
-`implicit` (ALS, BPR, recommend) is only in the `bench` extra: `make bench` installs it. The LightGCN here is nothing but
-torch: `torch.sparse.mm` (in coordinates, whose backward pass is three times as quick as that of CSR), autograd, Adam, a
-uniform negative for every row.
+`implicit` (ALS, BPR, recommend) is only in the `bench` extra: `make bench` installs it. The LightGCN here is nothing
+but torch: `torch.sparse.mm` (in coordinates, whose backward pass is three times as quick as that of CSR), autograd,
+Adam, a uniform negative for every row.
 """
 
 from __future__ import annotations

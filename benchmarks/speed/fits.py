@@ -101,7 +101,7 @@ def _implicit_at_its_best(data: Dataset, matrix: Any) -> dict[str, Any]:
     """Search step and penalty on the validation rows, then the fewest iterations that get within 1 % of the best."""
     found = []
     for rate, penalty in itertools.product((0.01, 0.03, 0.1), (0.003, 0.01, 0.03)):
-        settings = {"learning_rate": rate, "regularization": penalty}
+        settings: dict[str, Any] = {"learning_rate": rate, "regularization": penalty}
         model = implicit_bpr(matrix, iterations=100, **settings)
         value = _on_valid(data, as_model(data.train, model.user_factors, model.item_factors))
         found.append({"iterations": 100, **settings, "valid ndcg@20": value})
