@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.datasets import load
 from benchmarks.harness import RESULTS, Times, facts
-from benchmarks.speed import fits, forgets, scale, serving
+from benchmarks.speed import fits, forgets, plots, scale, serving
 from benchmarks.tables import head
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ def main() -> None:
         if options.data is None:
             parser.error("--data is missing: the folder that holds ml-1m")
         measure(options.parts or list(PARTS), options.data, options.out)
+    if _there(options.out, "many"):
+        plots.many(json.loads((options.out / "speed-many.json").read_text())["found"], options.out)
     (options.out / "speed.md").write_text(page(options.out))
     print(page(options.out))
 
@@ -111,7 +113,7 @@ def page(out: Path) -> str:
         *(f"| {' | '.join(row)} |" for name in found for row in ROWS[name](found[name])),
     ]
     if "many" in found:
-        lines += ["", *_curve(found["many"])]
+        lines += ["", *_curve(found["many"]), "", "![seconds against the size of a batch](speed-many.svg)"]
     stages = [name for name in ("forget-wmf", "forget-bpr", "forget-lightgcn") if name in found]
     if stages:
         lines += ["", *_stages({name: found[name] for name in stages})]
