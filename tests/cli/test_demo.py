@@ -11,8 +11,7 @@ from tests.cli.conftest import Cli
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def test_the_whole_story(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("receraser.cli.demo._EPOCHS", 6)  # a third of them tell the same story
+def test_the_whole_story(cli: Cli, tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     done = cli("demo", "--dir", folder, "--json")
     assert done.code == 0

@@ -543,12 +543,15 @@ def test_an_older_copy_put_back_is_seen_by_a_checkpoint_kept_elsewhere(world: Wo
 
 
 class Lying(Here):
-    """Learns something else than it says in one shard."""
+    """Learns something else than it says in one shard, the first that has somebody in it."""
+
+    lied = False
 
     def compute(self, task: Task, progress: Progress | None) -> Result:
         result = super().compute(task, progress)
-        if task.kind != "submodel" or len([one for one in self.ran if one.kind == "submodel"]) != 2:
+        if task.kind != "submodel" or self.lied or not len(result.arrays["user_vectors"]):
             return result
+        self.lied = True
         arrays = {name: np.array(array) for name, array in result.arrays.items()}
         arrays["user_vectors"][0, 0] += np.float32(0.125)
         return dataclasses.replace(result, arrays=arrays)
@@ -563,6 +566,6 @@ def test_weights_that_nobody_learned_are_seen_by_a_replay(world: World) -> None:
     check = replayed(case, "all", executor=Here())
     assert not check.ok
     assert re.search(
-        r"shard 1: user_vectors gives \w{64}; in the store lies \w{64} \(1 of \d+ entries differ\)", check.detail
+        r"shard \d+: user_vectors gives \w{64}; in the store lies \w{64} \(1 of \d+ entries differ\)", check.detail
     )
-    assert "shard 0" not in check.detail
+    assert len(re.findall(r"shard \d+", check.detail)) == 1
