@@ -44,10 +44,15 @@ def _intrinsic(function: Any) -> Any:
     return intrinsic(function)
 
 
-def _row(context: Any, builder: Any, kind: Any, table: Any, row: Any) -> tuple[Any, Any]:
-    """Return the address of a row's first number, and the width."""
+def _require_table(kind: Any) -> None:
+    """Refuse what does not lie row by row: its addresses would be others."""
     if kind.layout != "C" or kind.ndim != 2 or kind.dtype != types.float32:
         raise TypingError(f"{kind}: expected a C-contiguous float32 table")
+
+
+def _row(context: Any, builder: Any, kind: Any, table: Any, row: Any) -> tuple[Any, Any]:
+    """Return the address of a row's first number, and the width."""
+    _require_table(kind)
     array = context.make_array(kind)(context, builder, table)
     width = builder.extract_value(array.shape, 1)
     return builder.gep(array.data, [builder.mul(row, width)]), width
@@ -147,7 +152,7 @@ def sum_rows(typing: Any, indices: Any, first: Any, last: Any, a: Any, b: Any, j
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         chosen = context.make_array(signature.args[0])(context, builder, arguments[0])
-        _row(context, builder, signature.args[3], arguments[3], arguments[1])  # checks what it is
+        _require_table(signature.args[3])
         table = context.make_array(signature.args[3])(context, builder, arguments[3])
         target, width = _row(context, builder, signature.args[4], arguments[4], arguments[5])
         number = width.type
@@ -156,8 +161,6 @@ def sum_rows(typing: Any, indices: Any, first: Any, last: Any, a: Any, b: Any, j
             zero = ir.Constant(kind, 0.0 if kind == ir.FloatType() else [0.0] * 8)
             size = 1 if kind == ir.FloatType() else 8
             sums = [_kept(builder, zero) for _ in range(n)]
-            for total in sums:  # the place is taken once, the zeroing is done every time
-                builder.store(zero, total)
 
             def at(row: Any, place: int) -> Any:
                 return builder.bitcast(builder.gep(row, [ir.Constant(number, size * place)]), kind.as_pointer())
