@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from receraser import settings
 from receraser.data.interactions import Interactions
 from receraser.partition.clustered import Clustered, capacity
-from receraser.partition.greedy import Floats, Ints, assign_greedily
+from receraser.partition.greedy import Distances, Floats, Ints, assign_greedily
 from receraser.partition.hashed import shard_of_ids
 from receraser.partition.newcomers import Side, folded_distances, join, place_rows
 from receraser.partition.partition import Embeddings, Landmarks, Partition
@@ -176,7 +176,7 @@ class BLPA:
         wishes[own == neighbours.max(axis=1)] = np.inf  # already among the best
         everybody = np.append(labels, of_others)
         room = self._limit(len(everybody)) - np.bincount(everybody, minlength=self.n_shards)
-        granted = assign_greedily(wishes, np.ones(len(labels), dtype=np.int64), room)
+        granted = assign_greedily(Distances.of_table(wishes), np.ones(len(labels), dtype=np.int64), room)
         return np.where(granted >= 0, granted, labels)
 
     def _limit(self, total: int) -> int:

@@ -10,28 +10,46 @@ would have been taken in by the walk. A handful of rounds does, and only those r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK", "Lookup", "assign_greedily"]
+from receraser.training.kernels import on_cpu
+
+__all__ = ["Distances", "Floats", "Ints", "assign_greedily"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Lookup = Callable[[Ints], Floats]
-"""Looks up the distances of at most `BLOCK` points, (len(points), n_shards); they are good until the next call."""
-
-BLOCK = 8_192  # points looked up at a time: their distances stay in the cache
 
 
-def assign_greedily(distances: Floats | Lookup, weights: Ints, room: Ints) -> NDArray[np.int32]:
+class Distances(NamedTuple):
+    """How far every point is from every shard: the product of two tables' rows, looked up point by point.
+
+    Point p is left[left_index[p]] * right[right_index[p]] away, one number for each shard.
+    """
+
+    left: Floats  # (n_left, n_shards)
+    left_index: NDArray[np.int32]  # (n,)
+    right: Floats  # (n_right, n_shards)
+    right_index: NDArray[np.int32]  # (n,)
+
+    @classmethod
+    def of_table(cls, table: Floats) -> Self:
+        """Return the distances that a table, (n, n_shards), holds as they are."""
+        n, n_shards = table.shape
+        index, zeros = np.arange(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
+        index.flags.writeable = zeros.flags.writeable = False  # as those of a table of rows are: one kernel for both
+        return cls(np.ascontiguousarray(table), index, np.ones((1, n_shards)), zeros)
+
+
+def assign_greedily(distances: Distances, weights: Ints, room: Ints) -> NDArray[np.int32]:
     """Walk through the (point, shard) pairs by (distance, point, shard) and give away what is free.
 
     Parameters
     ----------
     distances
-        (n, n_shards), or a function that looks up rows of it. A pair at infinite distance is never made.
+        Of n points to the shards. A pair at infinite distance is never made.
     weights
         (n,): what a point adds to the load of its shard.
     room
@@ -44,18 +62,20 @@ def assign_greedily(distances: Floats | Lookup, weights: Ints, room: Ints) -> ND
 
     Examples
     --------
-    >>> near_0 = np.array([[1.0, 5.0], [2.0, 9.0], [3.0, 4.0]])
+    >>> near_0 = Distances.of_table(np.array([[1.0, 5.0], [2.0, 9.0], [3.0, 4.0]]))
     >>> assign_greedily(near_0, np.ones(3, dtype=np.int64), np.array([2, 2])).tolist()
     [0, 0, 1]
     """
-    look: Lookup = distances.__getitem__ if isinstance(distances, np.ndarray) else distances
+    kernels = on_cpu()
     shards = [_Claims(int(limit)) for limit in room]
     units = bool((weights == 1).all())
     movers = np.arange(len(weights))
     while len(movers):
-        claimed, nearest = _claim(look, movers, shards)
-        order = np.argsort(claimed, kind="stable")
-        bounds = np.searchsorted(claimed, np.arange(len(shards) + 1), sorter=order)
+        claimed, nearest = np.empty(len(movers), dtype=np.int32), np.empty(len(movers))
+        ends = np.array([shard.end for shard in shards])  # distances up to which, and
+        last = np.array([shard.last for shard in shards])  # at that distance the point up to which, they take
+        kernels.claim(*distances, movers, ends, last, claimed, nearest)
+        order, bounds = kernels.grouped(claimed, len(shards))
         refused = [movers[:0]]
         for k in np.flatnonzero(np.diff(bounds)).tolist():
             new = order[bounds[k] : bounds[k + 1]]
@@ -66,26 +86,6 @@ def assign_greedily(distances: Floats | Lookup, weights: Ints, room: Ints) -> ND
     for k, shard in enumerate(shards):
         given[shard.points] = k
     return given
-
-
-def _claim(look: Lookup, points: Ints, shards: list[_Claims]) -> tuple[NDArray[np.integer], Floats]:
-    """Return, for each point, the nearest of the shards that would take it as things stand, and how far that is."""
-    ends = np.array([shard.end for shard in shards])  # distances up to which, and
-    last = np.array([shard.last for shard in shards])  # at that distance the point up to which, they take
-    narrow = bool((ends < np.inf).any())
-    claimed = np.full(len(points), -1, dtype=np.min_scalar_type(-len(shards)))  # small numbers are sorted faster
-    nearest = np.full(len(points), np.inf)
-    for start in range(0, len(points), BLOCK):
-        block = points[start : start + BLOCK]
-        distances = look(block)  # (b, n_shards)
-        if narrow:
-            taken = (distances < ends) | ((distances == ends) & (block[:, None] <= last))
-            distances = np.where(taken, distances, np.inf)
-        best = distances.argmin(axis=1)  # the first of equals
-        found = np.take_along_axis(distances, best[:, None], axis=1)[:, 0]
-        claimed[start : start + BLOCK] = np.where(found < np.inf, best, -1)
-        nearest[start : start + BLOCK] = found
-    return claimed, nearest
 
 
 class _Claims:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
-from receraser.partition.greedy import Floats, Ints, assign_greedily
+from receraser.partition.greedy import Distances, Floats, Ints, assign_greedily
 from receraser.partition.partition import Landmarks, Partition
 from receraser.partition.space import Shards, distance_table
 
@@ -100,7 +100,7 @@ def settle(distances: Floats, weights: Ints, load: Ints, limit: int) -> Shards:
     >>> settle(near_0, np.array([2, 1, 1]), load=np.array([4, 5, 5]), limit=5).tolist()
     [0, 1, 2]
     """
-    shards = assign_greedily(distances, weights, np.maximum(limit - load, 0))
+    shards = assign_greedily(Distances.of_table(distances), weights, np.maximum(limit - load, 0))
     settled = shards >= 0
     load = load.copy()
     np.add.at(load, shards[settled], weights[settled])

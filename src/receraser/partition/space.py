@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from receraser.data.interactions import Interactions
-from receraser.partition.greedy import BLOCK, Floats, Ints, Lookup
+from receraser.partition.greedy import Distances, Floats, Ints
 
 __all__ = ["Pairs", "Points", "Shards", "Space", "distance_table"]
 
@@ -30,8 +30,8 @@ class Space(Protocol):
         """Return the anchors that lie on these points, one row each."""
         ...
 
-    def distances(self, anchors: Floats) -> Lookup:
-        """Return the function that looks up the distances of points to the anchors."""
+    def distances(self, anchors: Floats) -> Distances:
+        """Return the distances of the points to the anchors."""
         ...
 
     def means(self, shards: Shards, anchors: Floats) -> Floats:
@@ -49,9 +49,9 @@ class Points:
         """Return the points' own vectors."""
         return self._vectors[points]
 
-    def distances(self, anchors: Floats) -> Lookup:
-        """Return the lookup of Euclidean distances."""
-        return distance_table(self._vectors, anchors).__getitem__
+    def distances(self, anchors: Floats) -> Distances:
+        """Return the Euclidean distances."""
+        return Distances.of_table(distance_table(self._vectors, anchors))
 
     def means(self, shards: Shards, anchors: Floats) -> Floats:
         """Return the plain mean of the vectors, however many rows a point has."""
@@ -70,21 +70,10 @@ class Pairs:
         rows = self._rows
         return np.hstack([self._users[rows.user_index[points]], self._items[rows.item_index[points]]])
 
-    def distances(self, anchors: Floats) -> Lookup:
-        """Return the lookup of products of two Euclidean distances, each computed once per id, not once per row."""
+    def distances(self, anchors: Floats) -> Distances:
+        """Return products of two Euclidean distances, each computed once per id, not once per row."""
         of_users, of_items = self.tables(anchors)
-        user_index, item_index = self._rows.user_index, self._rows.item_index
-        buffers = np.empty((2, BLOCK, len(anchors)))  # written over by the next call: new memory would cost more
-
-        def look(points: Ints) -> Floats:
-            distances: Floats = buffers[0, : len(points)]
-            others = buffers[1, : len(points)]
-            np.take(of_users, user_index[points], axis=0, out=distances, mode="clip")  # other modes copy
-            np.take(of_items, item_index[points], axis=0, out=others, mode="clip")
-            distances *= others
-            return distances
-
-        return look
+        return Distances(of_users, self._rows.user_index, of_items, self._rows.item_index)
 
     def tables(self, anchors: Floats) -> tuple[Floats, Floats]:
         """Return the distances of the users and those of the items, (n, n_shards) each."""

@@ -1,4 +1,4 @@
-"""numba kernels: sparse times dense, the solves of alternating least squares, and sums over pairs of items.
+"""numba kernels: sparse times dense, solves of alternating least squares, sums over pairs of items, the nearest shard.
 
 Sums run in a fixed order (`kernels.vectors`).
 """
@@ -14,8 +14,10 @@ from receraser.training.kernels.vectors import add_row, compiled, dot_rows, para
 __all__ = [
     "add_pairs",
     "best_of_rows",
+    "claim",
     "co_counts",
     "csr_times_dense",
+    "grouped",
     "mirrored",
     "pass_on",
     "solve_cg",
@@ -290,3 +292,50 @@ def best_of_rows(
             best[row, at] = position
             held = min(held + 1, k)
         best[row, held:] = -1
+
+
+@parallel
+def claim(
+    left: Float64,
+    left_index: NDArray[np.int32],
+    right: Float64,
+    right_index: NDArray[np.int32],
+    points: NDArray[np.int64],
+    ends: Float64,
+    last: NDArray[np.int64],
+    claimed: NDArray[np.int32],
+    nearest: Float64,
+) -> None:
+    """Write, for each point, the nearest of the shards that would take it and how far that is; -1 and inf for none.
+
+    Point p is left[left_index[p]] * right[right_index[p]] away from the shards. Shard k takes what is nearer than
+    ends[k], and at that distance the points up to last[k].
+    """
+    for at in numba.prange(points.shape[0]):
+        point = points[at]
+        a, b = left_index[point], right_index[point]
+        best, found = np.int32(-1), np.inf
+        for k in range(ends.shape[0]):
+            distance = left[a, k] * right[b, k]
+            if distance < found and (distance < ends[k] or (distance == ends[k] and point <= last[k])):
+                best, found = np.int32(k), distance
+        claimed[at], nearest[at] = best, found
+
+
+@compiled
+def grouped(labels: NDArray[np.int32], n_labels: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the positions of label 0, of label 1 and so on, each ascending, and where each begins; not those of -1."""
+    bounds = np.zeros(n_labels + 1, dtype=np.int64)
+    for label in labels:
+        if label >= 0:
+            bounds[label + 1] += 1
+    for label in range(n_labels):
+        bounds[label + 1] += bounds[label]
+    order = np.empty(bounds[n_labels], dtype=np.int64)
+    free = bounds[:-1].copy()
+    for position in range(labels.shape[0]):
+        label = labels[position]
+        if label >= 0:
+            order[free[label]] = position
+            free[label] += 1
+    return order, bounds

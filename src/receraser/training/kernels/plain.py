@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 __all__ = [
     "add_pairs",
     "best_of_rows",
+    "claim",
     "co_counts",
     "csr_times_dense",
+    "grouped",
     "mirrored",
     "pass_on",
     "solve_cg",
@@ -22,6 +24,8 @@ __all__ = [
 ]
 
 Float32 = NDArray[np.float32]
+
+_BLOCK = 8_192  # points looked at at a time: their distances stay in the cache
 
 
 def csr_times_dense(
@@ -129,3 +133,33 @@ def best_of_rows(
         places = np.flatnonzero(there)
         found = places[np.argsort(-own[places], kind="stable")][: best.shape[1]]
         best[row, : len(found)] = found
+
+
+def claim(
+    left: NDArray[np.float64],
+    left_index: NDArray[np.int32],
+    right: NDArray[np.float64],
+    right_index: NDArray[np.int32],
+    points: NDArray[np.int64],
+    ends: NDArray[np.float64],
+    last: NDArray[np.int64],
+    claimed: NDArray[np.int32],
+    nearest: NDArray[np.float64],
+) -> None:
+    """Write, for each point, the nearest of the shards that would take it and how far that is; -1 and inf for none."""
+    for start in range(0, len(points), _BLOCK):
+        block = points[start : start + _BLOCK]
+        distances = left[left_index[block]] * right[right_index[block]]  # (b, n_shards)
+        taken = (distances < ends) | ((distances == ends) & (block[:, None] <= last))
+        distances = np.where(taken, distances, np.inf)
+        best = distances.argmin(axis=1)  # the first of equals
+        found = np.take_along_axis(distances, best[:, None], axis=1)[:, 0]
+        claimed[start : start + _BLOCK] = np.where(found < np.inf, best, -1)
+        nearest[start : start + _BLOCK] = found
+
+
+def grouped(labels: NDArray[np.int32], n_labels: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the positions of label 0, of label 1 and so on, each ascending, and where each begins; not those of -1."""
+    order = np.argsort(labels.astype(np.min_scalar_type(-n_labels)), kind="stable")  # small numbers are sorted faster
+    bounds = np.searchsorted(labels, np.arange(n_labels + 1), sorter=order)
+    return order[bounds[0] :], bounds - bounds[0]
