@@ -81,7 +81,7 @@ class ModelContract(ScorerContract):
             stranger = history(own[:4], model.items_)
             seen = torch.zeros(4, dtype=torch.int64), torch.from_numpy(stranger.item_index)
             best = top_k(model.scores(stranger), 6, exclude=seen)[0]
-            assert sorted(model.items_.take(best.tolist())) == own[4:]
+            assert sorted(model.items_.take(best.numpy())) == own[4:]
 
     def test_an_unknown_user_without_items_has_no_preference(self) -> None:
         model = self.learned()

@@ -8,7 +8,8 @@ is called once, at the engine's border: below it, no outside user id exists.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sized
 from functools import cached_property
 from itertools import repeat
 
@@ -77,6 +78,9 @@ def id_text(value: str | int | np.integer) -> str:
     return text
 
 
+_FEW = 64  # ids that are looked up one by one
+
+
 class IdMap:
     """Ids and the dense integers that stand for them: position in the order of the ids' UTF-8 bytes.
 
@@ -115,7 +119,7 @@ class IdMap:
         return iter(self.ids)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._index
+        return isinstance(name, str) and self.index_of(name) >= 0
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IdMap) and self.ids == other.ids
@@ -128,15 +132,20 @@ class IdMap:
 
     def index_of(self, name: str) -> int:
         """Return the dense integer of an id, or -1 for an unknown one."""
-        return self._index.get(name, -1)
+        if "_index" in vars(self):
+            return self._index.get(name, -1)
+        at = bisect_left(self.ids, name)  # they are in order: for a few there is no need of a dictionary of all
+        return at if at < len(self.ids) and self.ids[at] == name else -1
 
     def indices(self, names: Iterable[str]) -> NDArray[np.int64]:
         """Return the dense integers of many ids, -1 for the unknown ones."""
+        if isinstance(names, Sized) and len(names) <= _FEW:
+            return np.fromiter(map(self.index_of, names), dtype=np.int64)
         return np.fromiter(map(self._index.get, names, repeat(-1)), dtype=np.int64)
 
-    def take(self, indices: NDArray[np.integer] | Sequence[int]) -> list[str]:
+    def take(self, indices: NDArray[np.integer]) -> list[str]:
         """Return the ids at the given positions."""
-        return [self.ids[i] for i in indices]
+        return list(map(self.ids.__getitem__, indices.tolist()))
 
 
 def pseudonyms(ids: Iterable[str], key: bytes) -> list[str]:

@@ -219,17 +219,17 @@ class Interactions:
 
     def _kept(self, rows: NDArray[np.bool_]) -> Interactions:
         """Return the rows that a mask says; they are in canonical order as they are, so nothing is sorted."""
-        pieces = _pieces(rows)
+        gone, pieces = _gaps(rows)
         columns = []
         for ids, index, counts in (
-            (self.users, self.user_index, np.diff(self.indptr)),
-            (self.items, self.item_index, self.item_counts),
+            (self.users, self.user_index, lambda: np.diff(self.indptr)),
+            (self.items, self.item_index, lambda: self.item_counts),
         ):
             kept = _cut(index, rows, pieces)
-            if pieces is None:
+            if gone is None:
                 left = np.bincount(kept, minlength=len(ids))
             else:  # few rows go: to count them is quicker than to count what stays
-                left = counts - np.bincount(index[~rows], minlength=len(ids))
+                left = counts() - np.bincount(index[gone], minlength=len(ids))
             used = left > 0
             if not used.all():
                 number = np.cumsum(used, dtype=np.int32) - np.int32(1)
@@ -324,21 +324,21 @@ class Histories:
         return Histories(self.users[start:stop], indptr - indptr[0], self.item_index[indptr[0] : indptr[-1]])
 
 
-def _pieces(rows: NDArray[np.bool_]) -> list[slice] | None:
-    """Return the stretches of rows that a mask keeps; None where there are too many to be worth it.
+def _gaps(rows: NDArray[np.bool_]) -> tuple[NDArray[np.int64] | None, list[slice] | None]:
+    """Return the few rows that a mask drops, and the few stretches that it keeps; None for what is not few.
 
     Somebody's rows lie together, so that without them a long table is two pieces: to copy them takes a fraction of what
     a look at every row of the mask takes.
     """
+    if len(rows) - np.count_nonzero(rows) > len(rows) // 64:
+        return None, None
     gone = np.flatnonzero(~rows)
-    if len(gone) > len(rows) // 64:
-        return None
     first = gone[np.diff(gone, prepend=-2) != 1]
     if len(first) > _MOST_PIECES:
-        return None
+        return gone, None
     last = gone[np.diff(gone, append=len(rows) + 2) != 1]
     edges = zip([0, *(last + 1).tolist()], [*first.tolist(), len(rows)], strict=True)
-    return [slice(start, stop) for start, stop in edges if start < stop]
+    return gone, [slice(start, stop) for start, stop in edges if start < stop]
 
 
 def kept_of(column: Index, rows: NDArray[np.bool_]) -> Index:
@@ -349,7 +349,7 @@ def kept_of(column: Index, rows: NDArray[np.bool_]) -> Index:
     >>> kept_of(np.arange(4, dtype=np.int32), np.array([True, False, True, True])).tolist()
     [0, 2, 3]
     """
-    return _cut(column, rows, _pieces(rows))
+    return _cut(column, rows, _gaps(rows)[1])
 
 
 def _cut(column: Index, rows: NDArray[np.bool_], pieces: list[slice] | None) -> Index:

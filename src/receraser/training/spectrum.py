@@ -8,6 +8,7 @@ rounding: the space they span, and so every score, is not affected.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -20,6 +21,7 @@ __all__ = ["leading", "signs", "square_root", "whitened"]
 Matrix = NDArray[np.float64]
 
 _BLOCK = 512  # rows
+_STRETCHES = 16  # at most so many threads have something to do
 _NOISE = 1e-7  # singular values below this share of the largest are rounding noise of a product of both sides
 
 
@@ -27,8 +29,8 @@ def leading(columns: NDArray[np.floating], rank: int) -> tuple[Matrix, Matrix]:
     """Return U S of the `rank` leading singular directions of a tall matrix, and all singular values, largest first.
 
     What comes back is (n, rank) with Y Y^T the best approximation of X X^T of that rank (Eckart & Young 1936). Columns
-    beyond the true rank are zero. In float64, over blocks of a fixed size that are added up in their order: how
-    many are computed side by side changes nothing.
+    beyond the true rank are zero. In float64, over blocks of a fixed size that are added up in a fixed order:
+    how many are computed side by side changes nothing.
 
     Examples
     --------
@@ -37,26 +39,44 @@ def leading(columns: NDArray[np.floating], rank: int) -> tuple[Matrix, Matrix]:
     ([[3.0], [0.0], [0.0]], [3.0, 2.0])
     """
     n, width = columns.shape
-    blocks = [slice(first, min(first + _BLOCK, n)) for first in range(0, n, _BLOCK)]
+    stretches = _stretches(n)
 
-    def squared(rows: slice) -> Matrix:
-        block = columns[rows].astype(np.float64)
-        return np.asarray(block.T @ block)
+    def squared(stretch: Sequence[slice]) -> Matrix:
+        total = np.zeros((width, width))
+        for rows in stretch:
+            block = columns[rows].astype(np.float64)
+            total += block.T @ block
+        return total
 
     with ThreadPoolExecutor(threads()) as pool:
-        gram = sum(pool.map(squared, blocks), start=np.zeros((width, width)))
+        gram = sum(pool.map(squared, stretches), start=np.zeros((width, width)))
         values, vectors = np.linalg.eigh(gram)  # ascending
         singular = np.sqrt(np.maximum(values[::-1], 0.0))
         chosen = np.ascontiguousarray(vectors[:, ::-1][:, :rank])  # (width, min(rank, width))
         chosen[:, singular[: chosen.shape[1]] <= (singular[0] * _NOISE if width else 0.0)] = 0.0
         kept = np.zeros((n, rank))
 
-        def project(rows: slice) -> None:
-            kept[rows, : chosen.shape[1]] = columns[rows].astype(np.float64) @ chosen
+        def project(stretch: Sequence[slice]) -> tuple[Matrix, Matrix]:
+            for rows in stretch:
+                kept[rows, : chosen.shape[1]] = columns[rows].astype(np.float64) @ chosen
+            own = kept[stretch[0].start : stretch[-1].stop]
+            return own.min(axis=0), own.max(axis=0)
 
-        list(pool.map(project, blocks))
-    kept *= signs(kept)
+        extremes = np.array(list(pool.map(project, stretches))).reshape(-1, rank)  # what `signs` asks for, and no more
+        turned = signs(extremes)
+
+        def turn(stretch: Sequence[slice]) -> None:
+            kept[stretch[0].start : stretch[-1].stop] *= turned
+
+        list(pool.map(turn, stretches))
     return kept, singular
+
+
+def _stretches(n: int) -> list[list[slice]]:
+    """Return blocks of rows in a few stretches, for a few threads; a function of the number of rows alone."""
+    blocks = [slice(first, min(first + _BLOCK, n)) for first in range(0, n, _BLOCK)]
+    each = -(-len(blocks) // _STRETCHES) or 1
+    return [blocks[first : first + each] for first in range(0, len(blocks), each)]
 
 
 def signs(columns: Matrix) -> Matrix:

@@ -6,9 +6,12 @@ sums of whole numbers (`pairs_cuda`). So the bits do not depend on the number of
 
 from __future__ import annotations
 
+import os
 from types import ModuleType
 
 __all__ = ["on_cpu", "pairs_on_cpu", "threads", "use_threads"]
+
+_threads = 1
 
 
 def on_cpu() -> ModuleType:
@@ -35,9 +38,11 @@ def pairs_on_cpu() -> ModuleType:
 
 def use_threads(n: int) -> None:
     """Let the CPU kernels use so many threads from now on, as far as the process may; the bits stay the same."""
+    global _threads
     try:
         import numba
     except ImportError:
+        _threads = max(1, min(n, len(os.sched_getaffinity(0))))
         return
     most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
     numba.set_num_threads(max(1, min(n, most)))
@@ -48,5 +53,5 @@ def threads() -> int:
     try:
         import numba
     except ImportError:
-        return 1
+        return _threads
     return int(numba.get_num_threads())
