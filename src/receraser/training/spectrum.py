@@ -42,10 +42,10 @@ def leading(columns: NDArray[np.floating], rank: int) -> tuple[Matrix, Matrix]:
     stretches = _stretches(n)
 
     def squared(stretch: Sequence[slice]) -> Matrix:
-        total = np.zeros((width, width))
+        total, product, space = np.zeros((width, width)), np.empty((width, width)), np.empty((_BLOCK, width))
         for rows in stretch:
-            block = columns[rows].astype(np.float64)
-            total += block.T @ block
+            block = _widened(columns[rows], space)
+            total += np.matmul(block.T, block, out=product)
         return total
 
     with ThreadPoolExecutor(threads()) as pool:
@@ -57,8 +57,9 @@ def leading(columns: NDArray[np.floating], rank: int) -> tuple[Matrix, Matrix]:
         kept = np.zeros((n, rank))
 
         def project(stretch: Sequence[slice]) -> tuple[Matrix, Matrix]:
+            space = np.empty((_BLOCK, width))
             for rows in stretch:
-                kept[rows, : chosen.shape[1]] = columns[rows].astype(np.float64) @ chosen
+                np.matmul(_widened(columns[rows], space), chosen, out=kept[rows, : chosen.shape[1]])
             own = kept[stretch[0].start : stretch[-1].stop]
             return own.min(axis=0), own.max(axis=0)
 
@@ -70,6 +71,13 @@ def leading(columns: NDArray[np.floating], rank: int) -> tuple[Matrix, Matrix]:
 
         list(pool.map(turn, stretches))
     return kept, singular
+
+
+def _widened(block: NDArray[np.floating], space: Matrix) -> Matrix:
+    """Return a block as float64, written into space that there is: threads that ask for new memory wait in a queue."""
+    wide = space[: len(block)]
+    wide[:] = block
+    return wide
 
 
 def _stretches(n: int) -> list[list[slice]]:
