@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,14 +28,14 @@ def leaf(seed: int) -> tuple[IdMap, np.ndarray]:
 def merged(
     seeds: list[int], known: Tensors, asked: list[int] | None = None, *, width: int = 4
 ) -> tuple[str, dict[str, np.ndarray]]:
-    def ask(k: int) -> tuple[IdMap, np.ndarray]:
+    def ask(k: int) -> tuple[Sequence[str], np.ndarray]:
         if asked is not None:
             asked.append(k)
-        return leaf(seeds[k])
+        items, columns = leaf(seeds[k])
+        return items.ids, columns
 
     tree = MergeTree(len(seeds), ask, width, known, None)
-    items, columns = tree.root()
-    return fingerprint.of_tensors({"columns": columns}) + "".join(items), tree.nodes
+    return fingerprint.of_tensors({"columns": tree.root()}) + "".join(tree.items), tree.nodes
 
 
 @given(st.integers(1, 17), st.integers(1, 7), st.data())

@@ -120,18 +120,17 @@ class Spectral:
         with one_torch_thread():
             tree = MergeTree(
                 len(submodels),
-                lambda k: (submodels[k].items_, self._leaf(submodels[k])),
+                lambda k: (submodels[k].items_.ids, self._leaf(submodels[k])),
                 max(self.width, self.rank),
                 known,
                 progress,
             )
-            items, merged = tree.root()
-            vectors, values = leading(merged, self.rank)
+            vectors, values = leading(tree.root(), self.rank)
             q = self._scaled(vectors, submodels[0]).astype(np.float32)
             if self.polish:
                 weight, penalty = self._weights(submodels[0])
                 q = polished(q, interactions, self.polish, missing_weight=weight, regularization=penalty)
-            assert not self.needs_rows or items == interactions.items, "every row is in some shard"
+            assert not self.needs_rows or tree.items == interactions.items, "every row is in some shard"
             return {"item_vectors": np.ascontiguousarray(q), **tree.nodes}, _gap(values, self.rank)
 
     def _merge_of(self, base: FactorModel) -> str:

@@ -8,7 +8,8 @@ below has changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,9 @@ from receraser.training.spectrum import leading
 
 __all__ = ["MergeTree", "holding", "needed"]
 
-Node = tuple[IdMap, NDArray[np.floating]]
+Columns = NDArray[np.floating]
+Node = tuple[NDArray[np.int64], Columns]
+"""The places of a node's items among all items, ascending, and its columns, a row for each."""
 
 
 def _height(n_shards: int) -> int:
@@ -86,40 +89,51 @@ class MergeTree:
     """
 
     def __init__(
-        self, n_shards: int, leaf: Callable[[int], Node], width: int, known: Tensors, progress: Progress | None
+        self,
+        n_shards: int,
+        leaf: Callable[[int], tuple[Sequence[str], Columns]],
+        width: int,
+        known: Tensors,
+        progress: Progress | None,
     ) -> None:
         self._n_shards = n_shards
-        self._leaf = leaf
         self._width = width
-        self._known = known
         self._progress = progress
         self._done = 0
-        self._total = len(needed(known, (), n_shards)[1]) + len(known) // 2 - 1
+        kept, shards = needed(known, (), n_shards)
+        self._total = len(shards) + len(kept) // 2 - 1
+        sources: dict[str, tuple[Sequence[str], Columns]] = {_name(0, k): leaf(k) for k in shards}
+        heads = [name for name in kept if not name.endswith(".items")]
+        sources |= {name: (_items(kept[f"{name}.items"]), np.asarray(kept[name], dtype=np.float32)) for name in heads}
+        self.items = IdMap(chain.from_iterable(items for items, _ in sources.values()))
+        # Ids are looked up here, once; from here on items are numbers.
+        self._sources: dict[str, Node] = {
+            name: (self.items.indices(items), columns) for name, (items, columns) in sources.items()
+        }
         self.nodes: dict[str, NDArray[np.generic]] = {}  # those that were cut now
 
-    def root(self) -> Node:
-        """Return what all shards together are: the columns of both halves, not cut and not kept.
+    def root(self) -> Columns:
+        """Return what all shards together are: the columns of both halves, a row for each of `items`.
 
-        Nobody asks for the root again: every change changes it.
+        Not cut and not kept: nobody asks for the root again, since every change changes it.
         """
-        return self._both(_height(self._n_shards), 0)
+        return self._both(_height(self._n_shards), 0)[1]
 
     def _node(self, level: int, i: int) -> Node:
         """Return a node, cut back to the width."""
         name = _name(level, i)
-        if name in self._known:
-            return _decoded(self._known[name], self._known[f"{name}.items"])
-        items, columns = self._both(level, i)
-        if level and columns.shape[1] > self._width:
-            columns = leading(columns, self._width)[0].astype(np.float32)
-            ids = np.frombuffer("\n".join(items).encode(), dtype=np.uint8)
-            self.nodes |= {name: columns, f"{name}.items": ids}
-        return items, columns
+        if name in self._sources:
+            return self._sources[name]
+        at, columns = self._both(level, i)
+        if columns.shape[1] > self._width:
+            columns = leading(columns, self._width, np.float32)[0]
+            self.nodes |= {name: columns, f"{name}.items": _text(self.items, at)}
+        return at, columns
 
     def _both(self, level: int, i: int) -> Node:
         """Return the columns of the two nodes below, or of the one that there is."""
         if level == 0:
-            return self._leaf(i)
+            return self._node(0, i)
         left = self._node(level - 1, 2 * i)
         if (2 * i + 1) << (level - 1) >= self._n_shards:
             return left
@@ -130,16 +144,27 @@ class MergeTree:
         return both
 
 
-def _decoded(columns: NDArray[np.generic], ids: NDArray[np.generic]) -> Node:
-    text = ids.tobytes().decode()
-    return IdMap.ascending(text.split("\n") if text else []), np.asarray(columns, dtype=np.float32)
+def _items(text: NDArray[np.generic]) -> list[str]:
+    joined = text.tobytes().decode()
+    return joined.split("\n") if joined else []
+
+
+def _text(items: IdMap, at: NDArray[np.int64]) -> NDArray[np.generic]:
+    return np.frombuffer("\n".join(items.take(at)).encode(), dtype=np.uint8)
 
 
 def _side_by_side(left: Node, right: Node) -> Node:
     """Return the columns of both over the union of their items, zeros where one has not got the item."""
-    items = left[0] if left[0] == right[0] else left[0].union(right[0])
+    at = left[0] if np.array_equal(left[0], right[0]) else _union(left[0], right[0])
     edge = left[1].shape[1]
-    columns = np.zeros((len(items), edge + right[1].shape[1]), dtype=np.float32)
-    for (ids, own), part in ((left, slice(edge)), (right, slice(edge, None))):
-        columns[slice(None) if ids == items else items.indices(ids), part] = own
-    return items, columns
+    columns = np.zeros((len(at), edge + right[1].shape[1]), dtype=np.float32)
+    for (own, values), part in ((left, slice(edge)), (right, slice(edge, None))):
+        columns[slice(None) if len(own) == len(at) else np.searchsorted(at, own), part] = values
+    return at, columns
+
+
+def _union(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers in either, ascending. They are places, so a mark for each is quicker than sorting."""
+    held = np.zeros(max(left.max(initial=-1), right.max(initial=-1)) + 1, dtype=bool)
+    held[left] = held[right] = True
+    return np.flatnonzero(held)

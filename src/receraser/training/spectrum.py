@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +27,14 @@ _STRETCHES = 16  # at most so many threads have something to do
 _NOISE = 1e-7  # singular values below this share of the largest are rounding noise of a product of both sides
 
 
-def leading(columns: NDArray[np.floating], rank: int) -> tuple[Matrix, Matrix]:
+def leading(
+    columns: NDArray[np.floating], rank: int, dtype: type[np.floating] = np.float64
+) -> tuple[NDArray[Any], Matrix]:
     """Return U S of the `rank` leading singular directions of a tall matrix, and all singular values, largest first.
 
     What comes back is (n, rank) with Y Y^T the best approximation of X X^T of that rank (Eckart & Young 1936). Columns
-    beyond the true rank are zero. In float64, over blocks of a fixed size that are added up in a fixed order:
-    how many are computed side by side changes nothing.
+    beyond the true rank are zero. Computed in float64, whatever `dtype` comes back, over blocks of a fixed size
+    that are added up in a fixed order: how many are computed side by side changes nothing.
 
     Examples
     --------
@@ -48,29 +52,36 @@ def leading(columns: NDArray[np.floating], rank: int) -> tuple[Matrix, Matrix]:
             total += np.matmul(block.T, block, out=product)
         return total
 
-    with ThreadPoolExecutor(threads()) as pool:
-        gram = sum(pool.map(squared, stretches), start=np.zeros((width, width)))
-        values, vectors = np.linalg.eigh(gram)  # ascending
-        singular = np.sqrt(np.maximum(values[::-1], 0.0))
-        chosen = np.ascontiguousarray(vectors[:, ::-1][:, :rank])  # (width, min(rank, width))
-        chosen[:, singular[: chosen.shape[1]] <= (singular[0] * _NOISE if width else 0.0)] = 0.0
-        kept = np.zeros((n, rank))
+    pool = _pool(threads())
+    gram = sum(pool.map(squared, stretches), start=np.zeros((width, width)))
+    values, vectors = np.linalg.eigh(gram)  # ascending
+    singular = np.sqrt(np.maximum(values[::-1], 0.0))
+    chosen = np.ascontiguousarray(vectors[:, ::-1][:, :rank])  # (width, min(rank, width))
+    chosen[:, singular[: chosen.shape[1]] <= (singular[0] * _NOISE if width else 0.0)] = 0.0
+    kept = np.zeros((n, rank), dtype=dtype)
 
-        def project(stretch: Sequence[slice]) -> tuple[Matrix, Matrix]:
-            space = np.empty((_BLOCK, width))
-            for rows in stretch:
-                np.matmul(_widened(columns[rows], space), chosen, out=kept[rows, : chosen.shape[1]])
-            own = kept[stretch[0].start : stretch[-1].stop]
-            return own.min(axis=0), own.max(axis=0)
+    def project(stretch: Sequence[slice]) -> tuple[Matrix, Matrix]:
+        space, made = np.empty((_BLOCK, width)), np.empty((_BLOCK, chosen.shape[1]))
+        for rows in stretch:
+            block = _widened(columns[rows], space)
+            kept[rows, : chosen.shape[1]] = np.matmul(block, chosen, out=made[: len(block)])
+        own = kept[stretch[0].start : stretch[-1].stop]
+        return own.min(axis=0), own.max(axis=0)
 
-        extremes = np.array(list(pool.map(project, stretches))).reshape(-1, rank)  # what `signs` asks for, and no more
-        turned = signs(extremes)
+    extremes = np.array(list(pool.map(project, stretches))).reshape(-1, rank)  # what `signs` asks for, and no more
+    turned = signs(extremes)
 
-        def turn(stretch: Sequence[slice]) -> None:
-            kept[stretch[0].start : stretch[-1].stop] *= turned
+    def turn(stretch: Sequence[slice]) -> None:
+        kept[stretch[0].start : stretch[-1].stop] *= turned
 
-        list(pool.map(turn, stretches))
+    list(pool.map(turn, stretches))
     return kept, singular
+
+
+@cache
+def _pool(n: int) -> ThreadPoolExecutor:
+    """Return so many threads, kept for the next time: to start them takes as long as a small product."""
+    return ThreadPoolExecutor(n, thread_name_prefix="spectrum")
 
 
 def _widened(block: NDArray[np.floating], space: Matrix) -> Matrix:
