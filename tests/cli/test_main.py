@@ -7,7 +7,6 @@ import pty
 import subprocess
 import sys
 import time
-from importlib import import_module
 from importlib.metadata import version
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from typer.core import TyperGroup, TyperOption
 from typer.main import get_command
 
-from receraser.cli import console
+from receraser.cli import console, options
 from receraser.cli.console import Bar, say
 from receraser.cli.main import app
 from receraser.config import MODEL_NAMES
@@ -362,9 +361,8 @@ def test_tables_go_nowhere_when_nobody_listens(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_names_that_completion_offers() -> None:
-    fit = import_module("receraser.cli.fit")
-    assert fit._model_names() == list(MODEL_NAMES)
-    assert fit._method_names() == list(METHODS)
+    assert options.model_names() == list(MODEL_NAMES)
+    assert options.method_names() == list(METHODS)
 
 
 def test_no_bar_for_what_is_quick() -> None:
