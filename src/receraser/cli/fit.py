@@ -107,11 +107,12 @@ def fit(
 
 def _origin(source: str | None, *, changed: bool) -> str:
     """Say where a configuration comes from: certificates name it. A preset is what a search found best."""
-    from receraser.config import preset_names
+    from receraser.config import is_tuned, preset_names
 
     if source is None:
         return "given" if changed else "defaults"
-    base = f"tuned: {source}" if source in preset_names() else "given: a file"
+    named = source if source in preset_names() else "a file"
+    base = f"{'tuned' if is_tuned(source) else 'given'}: {named}"
     return f"{base}, with changes" if changed else base
 
 
