@@ -80,7 +80,7 @@ def command_line(context: typer.Context) -> str:
 
     What is written down so can be handed on: it does not say how somebody's disk is laid out.
     """
-    words = [str(context.command_path)]
+    words = context.command_path.split()
     for option in context.command.params:
         source = context.get_parameter_source(str(option.name))
         if source is None or source.name != "COMMANDLINE":

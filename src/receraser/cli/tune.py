@@ -218,7 +218,7 @@ def _hand_over(found: Found, command: str, *, out: Path | None, record: Path | N
     best = found.best
     text = preset(found, command=command, date=date)
     say(
-        f"{found.problem.metric} {best.value:.4f} by trial {best.number} of {len(found.trials)}"
+        f"{found.problem.metric} {best.value:.4f} by trial {best.number}; {count(len(found.trials), 'trial')} in all"
         + (f", {found.failed} failed" if found.failed else "")
     )
     for line in [] if found.spread is None else spread_text(found.spread):

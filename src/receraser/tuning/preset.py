@@ -25,9 +25,8 @@ def preset(found: Found, *, command: str, date: str) -> str:
     """
     problem, best, config = found.problem, found.best, found.config
     started = found.trials[0].value
-    counted = f"trial {best.number} of 0 to {len(found.trials) - 1}" + (
-        f", {found.failed} failed" if found.failed else ""
-    )
+    counted = f"trial {best.number}; {len(found.trials)} in all"
+    counted += f", {found.failed} failed" if found.failed else ""
     data = f"{len(problem.train)} training and {len(problem.valid)} validation rows"
     comments = [
         f"{TUNED}, {date}: {problem.metric} {best.value!r} on the validation rows ({counted}).",

@@ -153,10 +153,21 @@ def _locked(path: Path | None) -> Iterator[None]:
                 f"another search is writing to the study {path}; wait for it, or name another file"
             ) from None
         whole = path.read_bytes()
-        os.truncate(handle, whole.rfind(b"\n") + 1 if whole.startswith(b"{") else len(whole))
+        if whole and not _is_ours(whole):  # optuna would write to it first, and read afterwards
+            raise UsageError(f"{path} is no study; name another file")
+        os.truncate(handle, whole.rfind(b"\n") + 1)
         yield
     finally:
         os.close(handle)
+
+
+def _is_ours(content: bytes) -> bool:
+    """Say whether a file begins as a study of ours does."""
+    try:
+        first = json.loads(content[: content.index(b"\n")])
+    except ValueError:
+        return False
+    return isinstance(first, dict) and first.get("study_name") == _NAME
 
 
 def _made(problem: Problem, path: Path | None) -> optuna.Study:
@@ -168,8 +179,8 @@ def _made(problem: Problem, path: Path | None) -> optuna.Study:
     try:
         storage = None if path is None else JournalStorage(JournalFileBackend(str(path)))
         study = optuna.create_study(storage=storage, study_name=_NAME, direction="maximize", load_if_exists=True)
-    except (ValueError, KeyError, TypeError, AttributeError):  # whatever optuna makes of lines that are not its own
-        raise UsageError(f"{path} is no study; name another file") from None
+    except (ValueError, KeyError) as error:  # a line in the middle of the journal
+        raise UsageError(f"the study {path} is damaged ({error}); name another file") from None
     now = json.loads(json.dumps(problem.described()))
     then = study.user_attrs.get(_PROBLEM)
     if then is None:
