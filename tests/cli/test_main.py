@@ -23,8 +23,8 @@ from receraser.methods import METHODS
 from tests.cli.conftest import Cli, Files
 
 COMMANDS = [
-    ["demo"], ["fit"], ["recommend"], ["evaluate"], ["forget"], ["add"], ["export"], ["rebuild"], ["inspect"], ["data"],
-    ["check-purity"], ["verify"],
+    ["demo"], ["fit"], ["tune"], ["recommend"], ["evaluate"], ["forget"], ["add"], ["export"], ["rebuild"], ["inspect"],
+    ["data"], ["check-purity"], ["verify"],
     ["data", "list"], ["data", "make"], ["data", "fetch"], ["data", "split"],
     ["certificate"], ["certificate", "show"], ["certificate", "list"], ["certificate", "give"],
     ["ledger"], ["ledger", "show"], ["ledger", "checkpoint"], ["ledger", "prove"],
@@ -337,6 +337,20 @@ def test_one_thing_at_a_time_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "3/10" in shown
     bar.update("epochs", 5, 10)
     assert "5/10" not in stream.getvalue()
+
+
+def test_what_a_bar_is_called_can_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stream := Terminal())
+    monkeypatch.setattr(console, "_BAR_AFTER", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    with Bar("starting") as bar:
+        time.sleep(0.1)
+        bar.update("search", 1, 10)
+        bar.retitle("search", "trials (best 0.1234)")
+        bar.retitle("something else", "not there")
+        time.sleep(0.2)
+    assert "trials (best 0.1234)" in stream.getvalue()
+    assert "not there" not in stream.getvalue()
 
 
 def test_what_stands_beside_a_bar() -> None:

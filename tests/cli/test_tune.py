@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from receraser.cli.console import Bar
 from receraser.data.readers import write_csv
 from receraser.engine import Engine
 from receraser.execution.local import LocalExecutor
@@ -192,10 +191,3 @@ def test_a_secret_key_is_used(cli: Cli, folder: Path, tmp_path: Path) -> None:
     texts = [cli("tune", "--data", folder, *SMALL, "--trials", 1, *more).out for more in ((), ("--keys", keys))]
     digests = [next(one for one in text.splitlines() if one.startswith("# Data")) for text in texts]
     assert digests[0] != digests[1]
-
-
-def test_a_bar_can_be_called_otherwise() -> None:
-    with Bar("starting") as bar:
-        bar.update("search", 1, 10)
-        bar.retitle("search", "trials (best ndcg@20 0.1234)")
-        bar.retitle("nothing", "of that name")

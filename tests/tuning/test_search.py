@@ -17,6 +17,7 @@ from receraser.execution.task import Result, Task
 from receraser.protocols import Progress
 from receraser.tuning import Budget, Choice, Problem, Range, Trial, tune
 from receraser.tuning.search import Found
+from receraser.tuning.space import Axis
 from tests.cli.conftest import KeptWorkers
 from tests.tuning.worlds import WMF, spectral_problem, tastes, wmf_problem
 
@@ -189,6 +190,18 @@ def test_the_spread_over_seeds(worker: LocalExecutor) -> None:
     rows = tastes()
     other = Engine.from_config(dataclasses.replace(found.config, seed=9), executor=worker).fit(rows.train)
     assert found.spread.best[2] == other.evaluate(rows.valid, at=(5,)).metrics["ndcg@5"]
+
+
+def test_somebody_elses_model_is_searched_by_what_it_takes(worker: LocalExecutor) -> None:
+    rows = tastes()
+    base = EngineConfig(method="retrain", model="tests.models.pure:ALS", device="cpu")
+    with pytest.raises(UsageError, match="nothing is left to search"):
+        Problem.of(rows.train, rows.valid, base)
+    space: dict[str, Axis] = {"penalty": Range(0.01, 10.0, log=True), "dim": Choice((2, 4))}
+    found = tune(Problem.of(rows.train, rows.valid, base, space=space), Budget(trials=3), executor=worker)
+    assert found.trials[0].settings == {"penalty": None, "dim": None}, "its own defaults, which nobody knows"
+    assert found.failed == 0
+    assert found.trials[1].settings.keys() == space.keys()
 
 
 def test_told_after_every_trial(worker: LocalExecutor) -> None:

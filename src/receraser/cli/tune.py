@@ -84,10 +84,10 @@ def tune(
     dry_run: options.DryRun = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Search hyperparameters on validation rows; needs the extra `tune`.
+    """Search hyperparameters on validation rows.
 
     Test rows are never read: there is no option for them, and a test file in the folder is left closed. The first trial
-    is the configuration as given. The same command tries the same; Ctrl-C keeps what was done.
+    is the configuration as given. The same command tries the same; Ctrl-C keeps what was done. Needs the extra `tune`.
     """
     from receraser.cli.held_out import command_line, read_rows
     from receraser.tuning import Budget
