@@ -77,16 +77,6 @@ class Problem:
             raise UsageError(
                 "a search takes no vectors from a file; let a model make them: --set partition.embeddings=wmf"
             )
-        if space is None:
-            space = {name: axis for name, axis in default_space(base, parts).items() if name not in fixed}
-        both = [name for name in space if name in fixed]
-        if both:
-            raise UsageError(f"{where}: {both[0]} is to be searched, and was also given a value; leave one of them out")
-        if not space:
-            raise UsageError(
-                f"nothing is left to search of {base.model} with {base.partition} and {base.aggregation}; name "
-                "settings in a file, and the file with --space"
-            )
         known, held = (rows.rename_users(pseudonyms(rows.users, key)) for rows in (train, valid))
         held = held.without(known)
         if not any(user in known.users for user in held.users):
@@ -94,7 +84,11 @@ class Problem:
                 f"none of the {len(held.users)} users of the validation rows has training rows: there is nobody to "
                 "rank for (do both files name users in the same way?)"
             )
-        return cls(known, held, base, checked(space, base, where), metric)
+        searched = default_space(base, parts) if space is None else space
+        if space is None:
+            searched = {name: axis for name, axis in searched.items() if name not in fixed}
+        _check_something_is_left(searched, fixed, base, where)
+        return cls(known, held, base, checked(searched, base, where), metric)
 
     @cached_property
     def data_digest(self) -> str:
@@ -115,3 +109,15 @@ class Problem:
             "space": {name: axis.as_dict() for name, axis in self.space.items()},
             "metric": self.metric,
         }
+
+
+def _check_something_is_left(space: Space, fixed: Collection[str], base: EngineConfig, where: str) -> None:
+    """Raise if a setting is both searched and given, or if there is nothing to search."""
+    both = [name for name in space if name in fixed]
+    if both:
+        raise UsageError(f"{where}: {both[0]} is to be searched, and was also given a value; leave one of them out")
+    if not space:
+        raise UsageError(
+            f"nothing is left to search of {base.model} with {base.partition} and {base.aggregation}; name "
+            "settings in a file, and the file with --space"
+        )

@@ -211,7 +211,7 @@ def _finished(study: optuna.Study) -> list[Trial]:
 def _fail(study: optuna.Study, trial: optuna.Trial | int) -> None:
     from optuna.trial import TrialState
 
-    study.tell(trial, state=TrialState.FAIL)
+    study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)  # Ctrl-C may come just after it ended
 
 
 def _distribution(axis: Axis) -> optuna.distributions.BaseDistribution:
