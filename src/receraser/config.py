@@ -43,9 +43,11 @@ from receraser.models.source import find, is_foreign
 __all__ = [
     "ADDITIVE_NAMES",
     "MODEL_NAMES",
+    "TUNED",
     "EngineConfig",
     "check_parts",
     "data_folder",
+    "is_tuned",
     "load_config",
     "part_settings",
     "preset_names",
@@ -55,6 +57,7 @@ __all__ = [
 
 ADDITIVE_NAMES = ("ease", "gram", "graphfilter")  # models that need no shards, and take none
 MODEL_NAMES = ("bpr", "lightgcn", "wmf", *ADDITIVE_NAMES)  # without importing torch; a test holds it to the registry
+TUNED = "# Tuned by receraser tune"  # how a file that a search has written begins
 _MOST_SHARDS = 10_000  # more are a mistake: every shard has a model of its own
 
 _EXPECTED: Mapping[str, tuple[type, str]] = {
@@ -109,6 +112,11 @@ def _text(source: str) -> str:
         raise UsageError(f"{source}: not valid TOML: not UTF-8 text") from None
     except OSError as error:
         raise UsageError(f"the configuration file {source!r} cannot be read: {error.strerror}") from None
+
+
+def is_tuned(source: str) -> bool:
+    """Say whether a configuration came out of a search: it is a preset, or a file that `receraser tune` wrote."""
+    return source in preset_names() or _text(source).startswith(TUNED)
 
 
 def load_config(source: str) -> EngineConfig:

@@ -46,9 +46,14 @@ from receraser.state import FittedShard, State
 if TYPE_CHECKING:
     from receraser.models.factors import FactorModel
 
-__all__ = ["Fitting"]
+__all__ = ["Fitting", "local_executor"]
 
 _GPU_WORKERS = 2  # processes that share one GPU take turns: more of them only wait
+
+
+def local_executor(config: EngineConfig) -> LocalExecutor:
+    """Return worker processes on this machine, as many as serve the device."""
+    return LocalExecutor(_GPU_WORKERS if config.device == "cuda" else None)
 
 
 class Fitting:
@@ -76,7 +81,7 @@ class Fitting:
         self.config = config
         self.seconds: dict[str, float] = {}
         self._borrowed = executor
-        self._executor: Executor = executor or LocalExecutor(_GPU_WORKERS if config.device == "cuda" else None)
+        self._executor: Executor = executor or local_executor(config)
         self._n_tasks = n_tasks
         self._partitions = partitions
         self._progress = progress

@@ -7,7 +7,6 @@ import pty
 import subprocess
 import sys
 import time
-from importlib import import_module
 from importlib.metadata import version
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from typer.core import TyperGroup, TyperOption
 from typer.main import get_command
 
-from receraser.cli import console
+from receraser.cli import console, options
 from receraser.cli.console import Bar, say
 from receraser.cli.main import app
 from receraser.config import MODEL_NAMES
@@ -24,8 +23,8 @@ from receraser.methods import METHODS
 from tests.cli.conftest import Cli, Files
 
 COMMANDS = [
-    ["demo"], ["fit"], ["recommend"], ["evaluate"], ["forget"], ["add"], ["export"], ["rebuild"], ["inspect"], ["data"],
-    ["check-purity"], ["verify"],
+    ["demo"], ["fit"], ["tune"], ["recommend"], ["evaluate"], ["forget"], ["add"], ["export"], ["rebuild"], ["inspect"],
+    ["data"], ["check-purity"], ["verify"],
     ["data", "list"], ["data", "make"], ["data", "fetch"], ["data", "split"],
     ["certificate"], ["certificate", "show"], ["certificate", "list"], ["certificate", "give"],
     ["ledger"], ["ledger", "show"], ["ledger", "checkpoint"], ["ledger", "prove"],
@@ -340,6 +339,20 @@ def test_one_thing_at_a_time_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "5/10" not in stream.getvalue()
 
 
+def test_what_a_bar_is_called_can_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stream := Terminal())
+    monkeypatch.setattr(console, "_BAR_AFTER", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    with Bar("starting") as bar:
+        time.sleep(0.1)
+        bar.update("search", 1, 10)
+        bar.retitle("search", "trials (best 0.1234)")
+        bar.retitle("something else", "not there")
+        time.sleep(0.2)
+    assert "trials (best 0.1234)" in stream.getvalue()
+    assert "not there" not in stream.getvalue()
+
+
 def test_what_stands_beside_a_bar() -> None:
     assert console.progress_text(5, 10, None, 1.0) == "5/10"
     assert console.progress_text(1000, 100_000, 1500.0, 1.0) == "1,000/100,000  1,500.0/s  1:06 left"
@@ -362,9 +375,8 @@ def test_tables_go_nowhere_when_nobody_listens(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_names_that_completion_offers() -> None:
-    fit = import_module("receraser.cli.fit")
-    assert fit._model_names() == list(MODEL_NAMES)
-    assert fit._method_names() == list(METHODS)
+    assert options.model_names() == list(MODEL_NAMES)
+    assert options.method_names() == list(METHODS)
 
 
 def test_no_bar_for_what_is_quick() -> None:

@@ -114,6 +114,11 @@ class Bar:
             self._tasks[what] = self._bar.add_task(what, total=total)
         self._bar.update(self._tasks[what], completed=done, total=total)
 
+    def retitle(self, what: str, text: str) -> None:
+        """Call something that is shown already by another text."""
+        if self._bar is not None and what in self._tasks:
+            self._bar.update(self._tasks[what], description=text)
+
     def __enter__(self) -> Self:
         if sys.stderr is not None and sys.stderr.isatty():
             self._bar = _rich_bar()

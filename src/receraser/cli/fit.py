@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from receraser.cli import options
+from receraser.cli.choosing import based_on, overriding, placed
 from receraser.cli.console import Bar, count, print_json, say, warn
 from receraser.cli.opening import keyring_for
 from receraser.cli.outcome import rounded, say_published
@@ -27,18 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["fit"]
 
 
-def _model_names() -> list[str]:
-    from receraser.config import MODEL_NAMES
-
-    return list(MODEL_NAMES)
-
-
-def _method_names() -> list[str]:
-    from receraser.methods import METHODS
-
-    return list(METHODS)
-
-
 def fit(
     context: typer.Context,
     store: options.Store,
@@ -49,50 +38,22 @@ def fit(
     from_export: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Fit what `export` wrote, with its configuration, from nothing.")
     ] = None,
-    valid: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Rows that choose the epoch; never trained on.")
-    ] = None,
+    valid: options.Valid = None,
     items: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Titles of the items, shown with recommendations.")
     ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            metavar="M", help="retrain, sisa, grapheraser, receraser or spectral.", autocompletion=_method_names
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="B",
-            help="wmf, bpr, lightgcn; without shards gram, ease, graphfilter; your own as MODULE:OBJECT.",
-            autocompletion=_model_names,
-        ),
-    ] = None,
-    partition: Annotated[
-        str | None,
-        typer.Option(metavar="P", help="Instead of the method's: whole hash random ubp ibp inbp bekm blpa."),
-    ] = None,
-    aggregation: Annotated[
-        str | None, typer.Option(metavar="A", help="Instead of the method's: alone mean static attention spectral.")
-    ] = None,
-    shards: Annotated[int | None, typer.Option(metavar="K", help="How many shards.")] = None,
-    dim: Annotated[int | None, typer.Option(metavar="D", help="Length of the vectors.")] = None,
-    rank: Annotated[
-        int | None, typer.Option(metavar="R", help="Length of the merged vectors (spectral), or of gram, graphfilter.")
-    ] = None,
-    polish: Annotated[
-        int | None, typer.Option(metavar="N", help="Sweeps over all rows after it (spectral, gram).")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Root of every random draw.")] = None,
-    device: Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute.")] = None,
-    config: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A TOML file, or a preset by name, such as bpr-ml-1m.")
-    ] = None,
-    settings: Annotated[
-        list[str],
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting; also partition.KEY, aggregation.KEY; repeatable."),
-    ] = [],  # noqa: B006
+    method: options.Method = None,
+    model: options.Model = None,
+    partition: options.Partition = None,
+    aggregation: options.Aggregation = None,
+    shards: options.Shards = None,
+    dim: options.Dim = None,
+    rank: options.Rank = None,
+    polish: options.Polish = None,
+    seed: options.Seed = None,
+    device: options.Device = None,
+    config: options.Config = None,
+    settings: options.Settings = [],  # noqa: B006
     embeddings: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Vectors (.npz) that a partition divides the rows by.")
     ] = None,
@@ -117,12 +78,10 @@ def fit(
         return
     if data is None:
         raise UsageError("name a file of interactions, or an export with --from-export")
-    if shards == 0:  # to a configuration it means: by the method
-        raise UsageError("--shards 0: expected at least 1")
     with Bar("preparing"):
-        base = _chosen(config, method=method, model=model, partition=partition, aggregation=aggregation)
-        overrides = _overrides(base, settings, dim=dim, rank=rank, polish=polish, embeddings=embeddings)
-        chosen = resolve(_placed(base, shards=shards, seed=seed, device=device), overrides)
+        base = based_on(config, method=method, model=model, partition=partition, aggregation=aggregation)
+        overrides = overriding(base, settings, dim=dim, rank=rank, polish=polish, embeddings=embeddings)
+        chosen = resolve(placed(base, shards=shards, seed=seed, device=device), overrides)
     DirectoryStore(store).check_free(replace=replace)
     given = _read(data, valid, items, embeddings, columns, min_rating, skip_bad_rows=skip_bad_rows)
     _say_what_to_know(chosen, given.rows)
@@ -146,71 +105,14 @@ def fit(
 # ---------------------------------------------------------------------- what to fit
 
 
-def _chosen(
-    source: str | None, *, method: str | None, model: str | None, partition: str | None, aggregation: str | None
-) -> EngineConfig:
-    """Return the configuration: that of the file or preset, changed by what was given beside it.
-
-    Settings of a part that was replaced are of no use to the new one.
-    """
-    from receraser.config import EngineConfig, combined, load_config
-
-    base = EngineConfig() if source is None else load_config(source)
-    if method is not None and method != base.method:
-        base = dataclasses.replace(
-            base, method=method, partition="", aggregation="", shards=0, partition_settings={}, aggregation_settings={}
-        )
-    parts = combined(dataclasses.replace(base, shards=0, model=model or base.model))
-    if model is not None:
-        other = base.model not in ("", model)  # settings of the aggregation were chosen for the other model too
-        base = dataclasses.replace(base, model=model)
-        if other:
-            base = dataclasses.replace(base, hyperparameters={}, aggregation_settings={})
-    if partition is not None:  # named, even if the method's: what else is named may change which method that is
-        kept = base.partition_settings if partition == parts.partition else {}
-        base = dataclasses.replace(base, partition=partition, partition_settings=kept)
-    if aggregation is not None:
-        kept = base.aggregation_settings if aggregation == parts.aggregation else {}
-        base = dataclasses.replace(base, aggregation=aggregation, aggregation_settings=kept)
-    return base
-
-
-def _overrides(
-    base: EngineConfig,
-    settings: list[str],
-    *,
-    dim: int | None,
-    rank: int | None,
-    polish: int | None,
-    embeddings: Path | None,
-) -> dict[str, str]:
-    """Return the settings that were given, by --set or by an option of their own, by their keys."""
-    from receraser.config import ADDITIVE_NAMES, combined
-
-    given = {"dim": dim, "aggregation.rank": rank, "aggregation.polish": polish}
-    if combined(base).model in ADDITIVE_NAMES:  # no submodels, nothing to put together: all of it is the model's
-        given = {"rank": dim if rank is None else rank, "polish": polish}
-    found = options.pairs(settings) | {key: str(value) for key, value in given.items() if value is not None}
-    return found if embeddings is None else found | {"partition.embeddings": "file"}
-
-
-def _placed(base: EngineConfig, *, shards: int | None, seed: int | None, device: str | None) -> EngineConfig:
-    """Return the configuration with what was given of shards, seed and device."""
-    return dataclasses.replace(
-        base,
-        shards=base.shards if shards is None else shards,
-        seed=base.seed if seed is None else seed,
-        device=base.device if device is None else device,
-    )
-
-
 def _origin(source: str | None, *, changed: bool) -> str:
     """Say where a configuration comes from: certificates name it. A preset is what a search found best."""
-    from receraser.config import preset_names
+    from receraser.config import is_tuned, preset_names
 
     if source is None:
         return "given" if changed else "defaults"
-    base = f"tuned: {source}" if source in preset_names() else "given: a file"
+    named = source if source in preset_names() else "a file"
+    base = f"{'tuned' if is_tuned(source) else 'given'}: {named}"
     return f"{base}, with changes" if changed else base
 
 

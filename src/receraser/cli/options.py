@@ -10,20 +10,52 @@ import typer
 from receraser.errors import UsageError
 
 __all__ = [
+    "Aggregation",
     "AsJson",
     "Columns",
+    "Config",
+    "Device",
+    "Dim",
     "DryRun",
     "Keys",
+    "Method",
     "MinRating",
+    "Model",
+    "Partition",
+    "Polish",
+    "Rank",
+    "RebuildDays",
+    "RebuildEvery",
+    "Seed",
+    "Settings",
+    "Shards",
     "SkipBadRows",
     "Store",
+    "Valid",
     "id_given",
     "integers",
+    "method_names",
+    "model_names",
     "pair_given",
     "pairs",
 ]
 
 _DEEPEST = 10_000  # nobody reads a longer list, and every user's is held in memory
+
+
+def model_names() -> list[str]:
+    """Return the models, for the shell's completion."""
+    from receraser.config import MODEL_NAMES
+
+    return list(MODEL_NAMES)
+
+
+def method_names() -> list[str]:
+    """Return the methods, for the shell's completion."""
+    from receraser.methods import METHODS
+
+    return list(METHODS)
+
 
 Store = Annotated[Path, typer.Option("--store", metavar="DIR", help="Folder of the store.", show_default=False)]
 Keys = Annotated[
@@ -52,6 +84,53 @@ RebuildEvery = Annotated[
 RebuildDays = Annotated[
     int | None,
     typer.Option("--rebuild-days", metavar="N", min=1, help="A new partition with the first request after N days."),
+]
+Valid = Annotated[
+    Path | None, typer.Option("--valid", metavar="FILE", help="Rows that choose the epoch; never trained on.")
+]
+Method = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        metavar="M",
+        help="retrain, sisa, grapheraser, receraser or spectral.",
+        autocompletion=method_names,
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="B",
+        help="wmf, bpr, lightgcn; without shards gram, ease, graphfilter; your own as MODULE:OBJECT.",
+        autocompletion=model_names,
+    ),
+]
+Partition = Annotated[
+    str | None,
+    typer.Option("--partition", metavar="P", help="Instead of the method's: whole hash random ubp ibp inbp bekm blpa."),
+]
+Aggregation = Annotated[
+    str | None,
+    typer.Option("--aggregation", metavar="A", help="Instead of the method's: alone mean static attention spectral."),
+]
+Shards = Annotated[int | None, typer.Option("--shards", metavar="K", help="How many shards.")]
+Dim = Annotated[int | None, typer.Option("--dim", metavar="D", help="Length of the vectors.")]
+Rank = Annotated[
+    int | None,
+    typer.Option("--rank", metavar="R", help="Length of the merged vectors (spectral), or of gram, graphfilter."),
+]
+Polish = Annotated[
+    int | None, typer.Option("--polish", metavar="N", help="Sweeps over all rows after it (spectral, gram).")
+]
+Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Root of every random draw.")]
+Device = Annotated[str | None, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to compute.")]
+Config = Annotated[
+    str | None, typer.Option("--config", metavar="FILE", help="A TOML file, or a preset by name, such as bpr-ml-1m.")
+]
+Settings = Annotated[
+    list[str],
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting; also partition.KEY, aggregation.KEY; repeatable."),
 ]
 SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Leave out bad rows, count them and list them.")]
 
