@@ -6,6 +6,7 @@ paper's own method, one interaction at a time.
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import statistics
 import tempfile
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["attended", "many", "one_user"]
 
 USERS = (1, 3, 10, 30, 100, 300, 1000)
-ITEMS = (1, 10, 100, 300)
+ITEMS = (1, 10, 100, 300, 1000)
+CATEGORIES = (1, 3, 6)
 
 
 def config_for(model: str, method: str, shards: int) -> EngineConfig:
@@ -98,7 +100,7 @@ def one_user(data: Dataset, executor: LocalExecutor, model: str, n: int = 7, rep
 
 
 def many(data: Dataset, executor: LocalExecutor, users: Sequence[int] = USERS) -> dict[str, Any]:
-    """Time batches of users and of items, beside a full refit of WMF."""
+    """Time batches of users, of items and of categories (all films of a genre), beside a full refit of WMF."""
     from receraser.engine import Engine
     from receraser.proof.keyring import Keyring
 
@@ -117,17 +119,46 @@ def many(data: Dataset, executor: LocalExecutor, users: Sequence[int] = USERS) -
                 reports: list[Any] = []
                 seconds = timed(lambda: reports.append(opened.forget(users=asked)))  # noqa: B023
                 found.append(_point("users", m, seconds, reports[0]))
-        again = Engine.from_config(config_for("wmf", "spectral", 32), executor=executor).fit(data.train)
-        again.save(Path(place) / "second", keyring=keyring)
-        with Engine.changing(Path(place) / "second", executor=executor, keyring=keyring) as opened:
-            given = 0
-            for m in ITEMS:
-                asked = data.train.items.ids[given : given + m]
-                given += m
-                reports = []
-                seconds = timed(lambda: reports.append(opened.forget(items=asked)))  # noqa: B023
-                found.append(_point("items", m, seconds, reports[0]))
+        found += _batches_of_items(data, executor, Path(place), "items", [data.train.items.ids[:m] for m in ITEMS])
+        genres = sorted(films_by_genre(data).values(), key=len)
+        asked = [sorted(set().union(*genres[:m])) for m in CATEGORIES]
+        found += _batches_of_items(data, executor, Path(place), "categories", asked, CATEGORIES)
     return {**whole, "points": found}
+
+
+def films_by_genre(data: Dataset) -> dict[str, set[str]]:
+    """Return the films of every genre of ML-1M that have a row; a film may have several."""
+    found: dict[str, set[str]] = {}
+    with (data.folder / "items.csv").open(newline="") as lines:
+        for film in csv.DictReader(lines):
+            for genre in film["genres"].split("|"):
+                found.setdefault(genre, set()).add(film["item"])
+    held = set(data.train.items.ids)
+    return {genre: films & held for genre, films in found.items() if films & held}
+
+
+def _batches_of_items(
+    data: Dataset,
+    executor: LocalExecutor,
+    place: Path,
+    what: str,
+    batches: Sequence[Sequence[str]],
+    sizes: Sequence[int] | None = None,
+) -> list[dict[str, Any]]:
+    """Forget items, each batch from a store of its own: an item is forgotten once, and batches overlap."""
+    from receraser.engine import Engine
+    from receraser.proof.keyring import Keyring
+
+    keyring, found = Keyring(place / "keys"), []
+    for number, asked in enumerate(batches):
+        store = place / f"{what}-{number}"
+        engine = Engine.from_config(config_for("wmf", "spectral", 32), executor=executor).fit(data.train)
+        engine.save(store, keyring=keyring)
+        with Engine.changing(store, executor=executor, keyring=keyring) as opened:
+            reports: list[Any] = []
+            seconds = timed(lambda: reports.append(opened.forget(items=asked)))  # noqa: B023
+        found.append(_point(what, len(asked) if sizes is None else sizes[number], seconds, reports[0]))
+    return found
 
 
 def _point(what: str, m: int, seconds: float, report: Any) -> dict[str, Any]:
