@@ -297,13 +297,17 @@ def _curve(one: Any) -> list[str]:
 
 
 def _stages(found: Mapping[str, Any]) -> list[str]:
-    names = ["partition", "submodels", "aggregate", "publish", "the rest"]
-    lines = ["## Where a forget's time goes", "", *head(["", *names, "total", "first fit", "store, MB"])]
+    names = ["partition", "submodels", "aggregate", "certificate", "publish", "the rest"]
+    lines = ["## Where a forget's time goes", "", *head(["", *names, "total", "read once", "first fit", "store, MB"])]
     for part, one in found.items():
         middle = {name: statistics.median(run.get(name, 0.0) for run in one["forgets"]) for name in names[:-1]}
         total = statistics.median(run["total"] for run in one["forgets"])
         cells = [*(f"{value:.3f}" for value in middle.values()), f"{total - sum(middle.values()):.3f}", f"{total:.3f}"]
-        cells += [f"{one['first_fit']:.1f}", f"{one['stored_bytes'] / 1e6:.0f}"]
+        cells += [
+            f"{one['read']:.2f}" if "read" in one else "",
+            f"{one['first_fit']:.1f}",
+            f"{one['stored_bytes'] / 1e6:.0f}",
+        ]
         lines.append(f"| {part.removeprefix('forget-')} | {' | '.join(cells)} |")
     return lines
 

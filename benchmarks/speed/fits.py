@@ -7,8 +7,8 @@ included. Both sides hold the data in memory before the clock starts.
 from __future__ import annotations
 
 import dataclasses
-import json
 import itertools
+import json
 import subprocess
 import sys
 import tempfile

@@ -66,6 +66,7 @@ def _short(model: str) -> dict[str, object]:
 
 def one_user(data: Dataset, executor: LocalExecutor, model: str, n: int = 7, repeats: int = 3) -> dict[str, Any]:
     """Time a full fit, and users forgotten one by one by `spectral` with 32 shards."""
+    from receraser.data.readers import read
     from receraser.engine import Engine
     from receraser.proof.keyring import Keyring
 
@@ -91,6 +92,7 @@ def one_user(data: Dataset, executor: LocalExecutor, model: str, n: int = 7, rep
     middle = statistics.median(one["total"] for one in found)
     return {
         **whole,
+        "read": timed(lambda: read(data.folder / "train.txt.gz")),
         "first_fit": first,
         "stored_bytes": stored,
         "forgets": found,
@@ -121,8 +123,8 @@ def many(data: Dataset, executor: LocalExecutor, users: Sequence[int] = USERS) -
                 found.append(_point("users", m, seconds, reports[0]))
         found += _batches_of_items(data, executor, Path(place), "items", [data.train.items.ids[:m] for m in ITEMS])
         genres = sorted(films_by_genre(data).values(), key=len)
-        asked = [sorted(set().union(*genres[:m])) for m in CATEGORIES]
-        found += _batches_of_items(data, executor, Path(place), "categories", asked, CATEGORIES)
+        of_genres = [sorted(set().union(*genres[:m])) for m in CATEGORIES]
+        found += _batches_of_items(data, executor, Path(place), "categories", of_genres, CATEGORIES)
     return {**whole, "points": found}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["many"]
 
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#555555"  # told apart by everybody
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#555555"  # told apart by everybody
 
 
 def many(found: Any, out: Path) -> None:
@@ -23,7 +23,7 @@ def many(found: Any, out: Path) -> None:
         {"font.size": 12, "svg.hashsalt": "receraser", "axes.spines.top": False, "axes.spines.right": False}
     ):
         figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-        for what, colour, marker in (("users", BLUE, "o"), ("items", ORANGE, "s")):
+        for what, colour, marker in (("users", BLUE, "o"), ("items", ORANGE, "s"), ("categories", GREEN, "^")):
             points = [(one["m"], one["seconds"]) for one in found["points"] if one["what"] == what]
             axes.plot(*zip(*points, strict=True), color=colour, marker=marker, label=f"forget m {what} at once")
         axes.axhline(whole, color=GREY, linestyle="--")

@@ -13,6 +13,7 @@ keyring nothing is signed: the ledger still counts what happened.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -97,10 +98,11 @@ class Act:
 
 @dataclass(frozen=True, eq=False)
 class Published:
-    """What came of it: the state as it lies in the store, and the certificate's file."""
+    """What came of it: the state as it lies in the store, the certificate's file, and how long the certificate took."""
 
     state: State
     certificate: Path | None = None
+    certifying: float = 0.0
 
 
 class Custody:
@@ -168,7 +170,7 @@ class Custody:
             debt=self._debt(state, act),
             done=self.record.done if act.pending is None else act.pending.id,
         )
-        name = None
+        name, started = None, time.perf_counter()
         if key is not None:
             record, certificate = self._certified(state, act, record)
             envelope = signing.sealed(PAYLOAD_TYPE, certificate.payload(), key)
@@ -176,6 +178,7 @@ class Custody:
         else:
             record = dataclasses.replace(record, after={}, openings={}, certificate=None)
         record = self._entered(record, act.action, self._subjects(act), name, key)
+        certifying = time.perf_counter() - started
         if only_noted:
             self._swap(record, key)
         else:
@@ -184,7 +187,7 @@ class Custody:
             self.record = Record.from_dict(self.store.manifest()["record"])
         if act.pending is not None:
             self.store.drop_pending(act.pending.id)
-        return Published(state, None if name is None else self.store.certificate_path(name))
+        return Published(state, None if name is None else self.store.certificate_path(name), certifying)
 
     def _is_only_noted(self, snapshot: Snapshot, act: Act, *, keep_old: bool) -> bool:
         """Say whether nothing changed but the record: no state, no wish, and no earlier state is to be destroyed."""
