@@ -9,15 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
 
 from receraser.data.interactions import Interactions
 
-__all__ = ["Tensors", "canonical_json", "combine", "of_bytes", "of_rows", "of_settings", "of_tensors"]
+__all__ = ["Tensors", "canonical_json", "combine", "of_bytes", "of_each", "of_rows", "of_settings", "of_tensors"]
 
 Tensors = Mapping[str, NDArray[np.generic]]
+
+_HASHED_AT_ONCE = 4
 
 
 def canonical_json(value: object) -> bytes:
@@ -87,6 +90,19 @@ def of_tensors(tensors: Tensors) -> str:
         hasher.add(f"{little.dtype.kind}{little.dtype.itemsize}{list(little.shape)}".encode())
         hasher.add(_raw(little))
     return hasher.hex()
+
+
+def of_each(tensors: Tensors) -> dict[str, str]:
+    """Return the digest of each tensor alone, by its name; large ones are hashed side by side.
+
+    Examples
+    --------
+    >>> one = {"a": np.zeros(2)}
+    >>> of_each(one) == {"a": of_tensors(one)}
+    True
+    """
+    with ThreadPoolExecutor(_HASHED_AT_ONCE) as pool:
+        return dict(zip(tensors, pool.map(lambda name: of_tensors({name: tensors[name]}), tensors), strict=True))
 
 
 def _raw(array: NDArray[np.generic]) -> memoryview:

@@ -186,7 +186,7 @@ class State:
     @cached_property
     def aggregate_digests(self) -> Mapping[str, str]:
         """SHA-256 over the canonical content of each part of what the aggregation learned."""
-        return {name: fingerprint.of_tensors({name: array}) for name, array in self.aggregate.items()}
+        return fingerprint.of_each(self.aggregate)
 
     def keeping(self, was: State) -> State:
         """Return the same state; what is known of parts of the aggregate that it shares with an earlier one is kept."""
@@ -196,7 +196,7 @@ class State:
         )
         new = {name: array for name, array in self.aggregate.items() if name not in same}
         digests = {name: was.aggregate_digests[name] for name in same}
-        digests |= {name: fingerprint.of_tensors({name: array}) for name, array in new.items()}
+        digests |= fingerprint.of_each(new)
         vars(made)["aggregate_digests"] = digests
         return made
 

@@ -23,7 +23,8 @@ __all__ = ["leading", "signs", "square_root", "whitened"]
 Matrix = NDArray[np.float64]
 
 _BLOCK = 512  # rows
-_STRETCHES = 16  # at most so many threads have something to do
+_STRETCHES = 16  # pieces of work
+_MOST_THREADS = 4  # more wait for each other and for the memory: measured with 16 cores
 _NOISE = 1e-7  # singular values below this share of the largest are rounding noise of a product of both sides
 
 
@@ -52,7 +53,7 @@ def leading(
             total += np.matmul(block.T, block, out=product)
         return total
 
-    pool = _pool(threads())
+    pool = _pool(min(threads(), _MOST_THREADS))
     gram = sum(pool.map(squared, stretches), start=np.zeros((width, width)))
     values, vectors = np.linalg.eigh(gram)  # ascending
     singular = np.sqrt(np.maximum(values[::-1], 0.0))
