@@ -37,7 +37,7 @@ LAYERS: list[list[str]] = [
     ["fitting", "custody"],
     ["handing", "work"],
     ["engine", "verify"],
-    ["residue"],
+    ["residue", "reproduce"],
     ["cli"],
     ["__main__"],
 ]
