@@ -6,6 +6,7 @@ left out, and the others go on. Whoever interrupts loses the cell under way; the
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 
@@ -57,7 +58,7 @@ def run(cells: Sequence[Cell], data: Dataset, kept: Kept, device: str, say: Say)
                     told.ends(cell, time.perf_counter() - started, f"failed: {error}")
                     continue
                 seconds = time.perf_counter() - started
-                kept.write(cell, data.digest, device, _with_about(result, device, seconds))
+                kept.write(cell, data.digest, device, dataclasses.replace(result, about=about(device, seconds)))
                 expected.learn(cell, seconds)
                 ran.done += 1
                 told.ends(cell, seconds, _short(result))
@@ -82,12 +83,6 @@ def in_order(cells: Sequence[Cell], device: str) -> list[Cell]:
         )
         groups.setdefault((shards, gone), {})[cell.digest("", device)] = cell
     return [cell for group in groups.values() for cell in group.values()]
-
-
-def _with_about(result: Result, device: str, seconds: float) -> Result:
-    import dataclasses
-
-    return dataclasses.replace(result, about=about(device, seconds))
 
 
 def _short(result: Result) -> str:

@@ -46,10 +46,32 @@ class Chosen:
     origin: str
     chooses_epochs: bool = False
 
-    def changed(self, **changes: object) -> Chosen:
-        """Return another aggregation, partition, number of shards, or their settings; what is not named stays."""
-        config = _complete(dataclasses.replace(self.config, method="", **changes))  # type: ignore[arg-type]
-        return dataclasses.replace(self, config=config)
+    def under(self, other: Chosen) -> Chosen:
+        """Return the same submodels on the same shards, put together as another configuration does it."""
+        config = dataclasses.replace(
+            self.config,
+            method="",
+            aggregation=other.config.aggregation,
+            aggregation_settings=other.config.aggregation_settings,
+        )
+        source = other.origin.split(" of ")[-1]
+        how = "at its defaults" if source.endswith("defaults") else f"of {source}"
+        origin = f"{self.origin.split(',')[0]}, {other.config.aggregation} {how}"
+        return Chosen(_complete(config), origin, other.chooses_epochs)
+
+    def cut_by(self, partition: str) -> Chosen:
+        """Return the same submodels and the same aggregation on other shards."""
+        if partition == self.config.partition:
+            return self
+        config = dataclasses.replace(self.config, method="", partition=partition, partition_settings={})
+        return dataclasses.replace(self, config=_complete(config))
+
+    def polished(self, n: int) -> Chosen:
+        """Return `spectral` with so many sweeps over all rows afterwards."""
+        settings = {**self.config.aggregation_settings, "polish": n}
+        return dataclasses.replace(
+            self, config=_complete(dataclasses.replace(self.config, aggregation_settings=settings))
+        )
 
 
 def chosen(
