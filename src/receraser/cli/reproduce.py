@@ -18,8 +18,7 @@ def reproduce(
         str,
         typer.Argument(
             metavar="NAME",
-            help="table2, table3, table4, figure2, figure3, figure4; beyond the paper: batch, levels, gradual, storage, "
-            "pareto.",
+            help="table2 to table4, figure2 to figure4; beyond the paper: batch, levels, gradual, storage, pareto.",
             show_default=False,
         ),
     ],
@@ -28,9 +27,7 @@ def reproduce(
     ] = None,
     dataset: Annotated[
         str,
-        typer.Option(
-            metavar="NAME", help="ml-1m, ml-100k, yelp2018, ml-10m; or synthetic, a made world of ml-10m's shape."
-        ),
+        typer.Option(metavar="NAME", help="ml-1m, ml-100k, yelp2018, ml-10m; or synthetic, a made world."),
     ] = "ml-1m",
     models: Annotated[
         list[str], typer.Option("--models", metavar="M,M", help="bpr, wmf, lightgcn; by default all.")

@@ -17,9 +17,10 @@ from receraser import fingerprint
 from receraser.config import EngineConfig
 from receraser.reproduce.settings import on_device
 
-__all__ = ["FORMAT", "KINDS", "METRICS", "Cell", "Result"]
+__all__ = ["FORMAT", "KINDS", "METRICS", "Cell", "Extras", "Result"]
 
 FORMAT = 1
+Extras = Mapping[str, str | int | float]
 METRICS = tuple(f"{name}@{cut}" for name in ("recall", "ndcg") for cut in (10, 20, 50))
 KINDS: Mapping[str, str] = {
     "rows": "the data set is counted",
@@ -51,7 +52,7 @@ class Cell:
     kind: str
     dataset: str
     config: EngineConfig | None = None
-    extras: Mapping[str, str | int | float] = field(default_factory=dict)
+    extras: Extras = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         assert self.kind in KINDS, self.kind

@@ -67,8 +67,8 @@ def gradual(shop: Workshop, cell: Cell) -> Result:
     fitted = shop.fitted(config)
     state = fitted.state
     share, steps = float(cell.extras["share"]), int(cell.extras["steps"])
-    leaving = batch_of(shop.data, "random", share, cell.seed)
-    everybody = requests(state.train, "users", len(leaving.users), cell.seed)  # the same users, in the order drawn
+    everybody = requests(state.train, "users", len(state.train.users), cell.seed)  # in the order they are drawn in
+    bounds = [round(share * step / steps * len(everybody)) for step in range(steps + 1)]
     first = shop.measured(state)
     series: dict[str, list[float]] = {
         "gone": [0.0],
@@ -79,7 +79,7 @@ def gradual(shop: Workshop, cell: Cell) -> Result:
     series |= {name: [first.metrics[name]] for name in ranked(first).metrics}
     found = ranked(first)
     for step in range(steps):
-        some = everybody[step * len(everybody) // steps : (step + 1) * len(everybody) // steps]
+        some = everybody[bounds[step] : bounds[step + 1]]
         request = ForgetRequest.of(users=[name for one in some for name in one.users])
         state, seconds, report = forgotten(shop, config, state, request)
         found = ranked(shop.measured(state))

@@ -70,8 +70,9 @@ def _page(study: Study, found: Findings, drawn: bool) -> str:
     if drawn:
         lines += [f"![{study.title}]({order.name}.svg)", ""]
     lines += [
-        "Hyperparameters, merges and epochs were chosen on validation rows, never on the test rows. (The paper's",
-        "published code stopped on the test rows.) Vectors have 64 numbers for every method, unless a line says otherwise.",
+        "Hyperparameters, merges and epochs were chosen on validation rows, never on the test rows. (The",
+        "paper's published code stopped on the test rows.) Vectors have 64 numbers for every method, unless",
+        "a line says otherwise.",
     ]
     if found.missing:
         total = len(found.missing) + len(found.found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from receraser.reproduce.cell import Cell, Result
+from receraser.reproduce.cell import Cell, Extras, Result
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
 from receraser.reproduce.picture import curve, panels
@@ -29,7 +29,7 @@ FORGETS = 10
 def entries(order: Order) -> list[Entry]:
     """Return, for each number of shards, a fit and a few forgotten interactions."""
     found = []
-    extras: dict[str, str | int | float] = {"level": "interactions", "n": order.forgets or FORGETS}
+    extras: Extras = {"level": "interactions", "n": order.forgets or FORGETS}
     for seed in range(order.seeds):
         for model in order.models:
             found.append(fits(order, model, "retrain", chosen(order.dataset, model, "retrain", seed=seed), x=1))
@@ -61,8 +61,9 @@ def fit_seconds(one: Result) -> float:
 def page(found: Findings) -> list[str]:
     """Return a table for each model."""
     lines = [
-        "One forgotten interaction, from the request to the next state in memory (mean; with one shard: a full fit).",
-        "`share`: of our own retrain, with the ends of the seeds' 95 % paired bootstrap intervals over users.",
+        "One forgotten interaction, from the request to the next state in memory (mean; with one shard: a",
+        "full fit). `share`: of our own retrain, with the ends of the seeds' 95 % paired bootstrap",
+        "intervals over users.",
     ]
     for model in found.models:
         rows = []

@@ -69,9 +69,10 @@ def theirs(found: Findings, model: str, row: str) -> Mapping[str, float]:
 def page(found: Findings) -> list[str]:
     """Return a section for each model: what counts most, then every number."""
     lines = [
-        "Means over seeds ± half the range, on the test rows. `share`: of our own retrain of the same model and seed,",
-        "with the ends of the seeds' 95 % paired bootstrap intervals over users. `p`: the largest of the seeds' paired",
-        "t-tests over users of RecEraser against that method, by NDCG@20, as in the paper.",
+        "Means over seeds ± half the range, on the test rows. `share`: of our own retrain of the same model",
+        "and seed, with the ends of the seeds' 95 % paired bootstrap intervals over users. `p`: the largest",
+        "of the seeds' paired t-tests over users of RecEraser against that method, by NDCG@20, as in the",
+        "paper.",
     ]
     for model in found.models:
         lines += ["", f"## {named(model)}", "", *_summary(found, model), "", *_everything(found, model)]
