@@ -48,12 +48,12 @@ def requests(rows: Interactions, level: str, n: int, seed: int) -> list[ForgetRe
     return [ForgetRequest.of(interactions=[pair]) for pair in pairs]
 
 
-def batch_of(data: Dataset, who: str, share: float, seed: int) -> ForgetRequest:
-    """Return a share of the users at once: at random, or a forget set of CURE4Rec."""
+def batch_of(data: Dataset, who: str, size: float, seed: int) -> ForgetRequest:
+    """Return several users at once: so many (from 1 on) or such a share (below 1); random, or a set of CURE4Rec."""
     if who == "random":
-        n = max(1, round(share * len(data.full.users)))
+        n = round(size) if size >= 1 else max(1, round(size * len(data.full.users)))
         return ForgetRequest.of(users=_ordered(data.full.users, seed, "user")[:n])
-    return ForgetRequest.of(users=_listed(data, who, share))
+    return ForgetRequest.of(users=_listed(data, who, size))
 
 
 def gone_in(data: Dataset, cell: Cell) -> ForgetRequest:
@@ -67,7 +67,7 @@ def gone_in(data: Dataset, cell: Cell) -> ForgetRequest:
             interactions=[pair for one in several for pair in one.interactions],
         )
     if "who" in extras:
-        return batch_of(data, str(extras["who"]), float(extras["share"]), cell.seed)
+        return batch_of(data, str(extras["who"]), float(extras["size"]), cell.seed)
     return ForgetRequest()
 
 

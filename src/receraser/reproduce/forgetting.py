@@ -10,6 +10,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping
 
+from receraser import fingerprint
 from receraser.config import EngineConfig, part_settings
 from receraser.erasure.plan import plan
 from receraser.erasure.request import ForgetRequest
@@ -30,6 +31,7 @@ def forgets(shop: Workshop, cell: Cell) -> Result:
     config = shop.config(cell)
     fitted = shop.fitted(config)
     state = fitted.state
+    _warm_up(shop, config, state)
     series: dict[str, list[float]] = {}
     for request in requests(state.train, str(cell.extras["level"]), int(cell.extras["n"]), cell.seed):
         state, seconds, report = forgotten(shop, config, state, request)
@@ -49,7 +51,8 @@ def batch(shop: Workshop, cell: Cell) -> Result:
     """Forget many users at once."""
     config = shop.config(cell)
     fitted = shop.fitted(config)
-    request = batch_of(shop.data, str(cell.extras["who"]), float(cell.extras["share"]), cell.seed)
+    _warm_up(shop, config, fitted.state)
+    request = batch_of(shop.data, str(cell.extras["who"]), float(cell.extras["size"]), cell.seed)
     state, seconds, report = forgotten(shop, config, fitted.state, request)
     found = ranked(shop.measured(state))
     numbers = {"forgotten": len(request.users), "balance": state.partition.balance, **_numbers(seconds, report)}
@@ -67,6 +70,7 @@ def gradual(shop: Workshop, cell: Cell) -> Result:
     fitted = shop.fitted(config)
     state = fitted.state
     share, steps = float(cell.extras["share"]), int(cell.extras["steps"])
+    _warm_up(shop, config, state)
     everybody = requests(state.train, "users", len(state.train.users), cell.seed)  # in the order they are drawn in
     bounds = [round(share * step / steps * len(everybody)) for step in range(steps + 1)]
     first = shop.measured(state)
@@ -102,6 +106,14 @@ def forgotten(
     report = work.forget_report(state, planned, anew=False)
     after = work.forget(state, planned, report)
     return after, {**work.seconds, "total": time.perf_counter() - started}, report
+
+
+def _warm_up(shop: Workshop, config: EngineConfig, state: State) -> None:
+    """Forget somebody once for nothing: whatever is imported, compiled or allocated then is nobody's training time."""
+    name = fingerprint.of_settings(config.as_dict())
+    if name not in shop.warm:
+        shop.warm.add(name)
+        forgotten(shop, config, state, requests(state.train, "interactions", 1, config.seed + 1)[0])
 
 
 def _numbers(seconds: Mapping[str, float], report: ForgetReport) -> dict[str, float]:

@@ -114,7 +114,7 @@ class Kept:
 
     def _arrays(self, digest: str) -> dict[str, NDArray[np.float32]] | None:
         try:
-            with np.load(self.folder / f"{digest}.npz", allow_pickle=False) as stored:
+            with (self.folder / f"{digest}.npz").open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
                 return {name: np.asarray(stored[name], dtype=np.float32) for name in stored.files}
         except (OSError, ValueError, KeyError, zipfile.BadZipFile):
             return None

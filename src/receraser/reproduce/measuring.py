@@ -64,6 +64,7 @@ class Workshop:
         self.device = device
         self._last: dict[str, tuple[_Name, Fitted]] = {}  # by stage: what the last fit's submodels depend on, the fit
         self._epochs: dict[str, int] = {}
+        self.warm: set[str] = set()  # configurations that somebody was forgotten with, once, before times count
 
     # ------------------------------------------------------------------ kinds
 

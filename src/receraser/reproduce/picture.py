@@ -5,15 +5,17 @@ The colours are Okabe and Ito's; what colour says, a marker or a place says too.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "colour", "curve", "label_once", "marker", "panels", "saved"]
+__all__ = ["COLOURS", "colour", "curve", "label_below", "marker", "panels", "plain_logarithm", "saved", "titled"]
 
 COLOURS = {
     "retrain": "#444444",
@@ -74,21 +76,49 @@ def panels(figure: Figure, titles: Sequence[str], *, share_y: bool = False, rows
 def curve(
     axes: Axes, row: str, points: Sequence[tuple[float, float]], *, label: str = "", halves: Sequence[float] = ()
 ) -> None:
-    """Draw the curve of a method, with half the range over seeds up and down."""
+    """Draw the curve of a method, with half the range over seeds up and down; a variant of it hollow and dashed."""
     if not points:
         return
-    x, y = [point[0] for point in points], [point[1] for point in points]
-    spread = list(halves) or None
+    variant = "," in row
     axes.errorbar(
-        x, y, yerr=spread, color=colour(row), marker=marker(row), markersize=8, capsize=3, label=label or None
+        [x for x, _ in points],
+        [y for _, y in points],
+        yerr=list(halves) or None,
+        color=colour(row),
+        marker=marker(row),
+        markerfacecolor="white" if variant else colour(row),
+        linestyle="--" if variant else "-",
+        markersize=8,
+        capsize=3,
+        label=label or None,
     )
 
 
-def label_once(axes: Axes, place: str = "best") -> None:
-    """Write the legend, every label once."""
-    handles, labels = axes.get_legend_handles_labels()
-    found = dict(zip(labels, handles, strict=True))
-    axes.legend(list(found.values()), list(found), loc=place, frameon=True)  # type: ignore[call-overload]
+def label_below(figure: Figure, columns: int = 4) -> None:
+    """Write one legend for all panels below them, every label once."""
+    found: dict[str, Artist] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        wide = max(1, min(columns, int(figure.get_figwidth() / 1.8)))
+        figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=wide)
+
+
+def plain_logarithm(axes: Axes, which: str) -> None:
+    """Make an axis logarithmic, with numbers that people read: 0.1, 0.3, 1."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    axis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def titled(figure: Figure, text: str) -> None:
+    """Write the title, in as many lines as the width wants."""
+    figure.suptitle("\n".join(textwrap.wrap(text, max(20, int(7.5 * figure.get_figwidth())))), fontsize=15)
 
 
 def saved(path: Path, size: tuple[float, float], draw: Callable[[Figure], None]) -> list[Path]:

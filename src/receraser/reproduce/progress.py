@@ -1,13 +1,13 @@
 """How far it is and how much longer it takes: a bar on a terminal where rich is installed, plain lines otherwise.
 
-How long a cell takes is learned from others: one of the same kind, model and method if there is one, else one of the
-same kind and model, else the mean of those done so far.
+How long a cell takes is learned from others: from those of the same kind, model and method where there are some, else
+of the same kind and model, else from all so far; the median, for the first of a kind also starts workers and compiles.
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -46,7 +46,7 @@ class Expected:
     """
 
     def __init__(self, took: Iterable[tuple[Mapping[str, object], float]] = ()) -> None:
-        self._known: dict[tuple[str, ...], float] = {}
+        self._known: dict[tuple[str, ...], list[float]] = {}
         self._done: list[float] = []
         for inputs, seconds in took:
             config = inputs.get("config")
@@ -63,8 +63,8 @@ class Expected:
         config = {} if cell.config is None else cell.config.as_dict()
         for key in self._keys(cell.kind, cell.dataset, config):
             if key in self._known:
-                return self._known[key]
-        return sum(self._done) / len(self._done) if self._done else None
+                return statistics.median(self._known[key])
+        return statistics.median(self._done) if self._done else None
 
     def left(self, cells: Sequence[Cell]) -> float | None:
         """Return about how long these take; None where nothing is known."""
@@ -74,7 +74,7 @@ class Expected:
 
     def _note(self, kind: str, dataset: str, config: Mapping[str, object], seconds: float) -> None:
         for key in self._keys(kind, dataset, config):
-            self._known[key] = seconds
+            self._known.setdefault(key, []).append(seconds)
 
     @staticmethod
     def _keys(kind: str, dataset: str, config: Mapping[str, object]) -> list[tuple[str, ...]]:
@@ -121,14 +121,12 @@ class _Bar:
     def __init__(self, bar: RichProgress) -> None:
         self._bar = bar
         self._task: TaskID | None = None
-        self._ends = 0.0
         bar.start()
 
     def begins(self, cell: Cell, number: int, total: int, left: float | None) -> None:
         text = cell.label + ("" if left is None else f", about {duration(left)} left")
         if self._task is None:
             self._task = self._bar.add_task(text, total=total)
-        self._ends = time.monotonic() + (left or 0.0)
         self._bar.update(self._task, completed=number - 1, total=total, description=text)
 
     def ends(self, cell: Cell, seconds: float, text: str) -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cache
 
 from receraser.config import ADDITIVE_NAMES, EngineConfig, load_config, preset_names, resolve
 from receraser.methods import METHODS
@@ -89,7 +90,7 @@ def chosen(
     """
     if method == "retrain" or shards == 1:
         name = _first(f"{model}-{dataset}", f"{model}-{_FALLBACK}")
-        return Chosen(_complete(dataclasses.replace(load_config(name), method="retrain", shards=1, seed=seed)), name)
+        return Chosen(_complete(dataclasses.replace(_preset(name), method="retrain", shards=1, seed=seed)), name)
     found = _spectral(dataset, model) if method == "spectral" else _attended(dataset, model)
     config = dataclasses.replace(found.config, shards=shards, seed=seed)
     origin = found.origin
@@ -115,7 +116,7 @@ def chosen(
 def additive(dataset: str, model: str, *, seed: int = 0, own_rank: bool = False) -> Chosen:
     """Return what stands for a model without shards."""
     name = _first(f"{model}-{dataset}", f"{model}-{_FALLBACK}")
-    config = dataclasses.replace(load_config(name), seed=seed)
+    config = dataclasses.replace(_preset(name), seed=seed)
     if model == "gram" and not own_rank:
         config = dataclasses.replace(config, hyperparameters={**config.hyperparameters, "rank": DIM})
     return Chosen(_complete(config), name)
@@ -130,15 +131,15 @@ def _spectral(dataset: str, model: str) -> Chosen:
     name = _first(
         f"spectral-{model}-{dataset}", f"{model}-{dataset}", f"spectral-{model}-{_FALLBACK}", f"{model}-{_FALLBACK}"
     )
-    return Chosen(dataclasses.replace(load_config(name), method="spectral"), name)
+    return Chosen(dataclasses.replace(_preset(name), method="spectral"), name)
 
 
 def _attended(dataset: str, model: str) -> Chosen:
     """Return the paper's method: submodels for shards of this data set, attention over them."""
     own, other = f"receraser-{model}-{dataset}", f"receraser-{model}-{_FALLBACK}"
-    if own in preset_names():
-        return Chosen(load_config(own), own)
-    known = load_config(other)
+    if own in _known():
+        return Chosen(_preset(own), own)
+    known = _preset(other)
     submodels = _spectral(dataset, model)
     if submodels.origin.endswith(f"-{_FALLBACK}"):  # nothing is known of this data set
         return Chosen(known, other, chooses_epochs=True)
@@ -146,9 +147,20 @@ def _attended(dataset: str, model: str) -> Chosen:
     return Chosen(config, f"{submodels.origin}, attention of {other}", chooses_epochs=True)
 
 
+@cache
+def _known() -> frozenset[str]:
+    return frozenset(preset_names())
+
+
+@cache
+def _preset(name: str) -> EngineConfig:
+    """Return a preset, read once."""
+    return load_config(name)
+
+
 def _first(*names: str) -> str:
     """Return the first of these presets that there is; the last one always is."""
-    known = preset_names()
+    known = _known()
     return next((name for name in names if name in known), names[-1])
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from receraser.reproduce.page import against, named, share_text, table
-from receraser.reproduce.picture import label_once, panels
+from receraser.reproduce.picture import label_below, panels, titled
 from receraser.reproduce.studies.study import Findings
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ class Bars:
             axes.grid(axis="x", visible=False)
             if model == models[0]:
                 axes.set_ylabel("Recall@20")
-                label_once(axes, "lower right")
-        figure.suptitle(f"{found.order.dataset}: {self.message}")
+        titled(figure, f"{found.order.dataset}: {self.message}")
+        label_below(figure)
 
     @property
     def _ours(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from receraser.reproduce.cell import Extras
 from receraser.reproduce.drawn import has_forget_sets
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
-from receraser.reproduce.picture import curve, label_once, panels
+from receraser.reproduce.picture import curve, label_below, panels, plain_logarithm, titled
 from receraser.reproduce.studies.requests import forgetting, mean_of, of_method, retrain_seconds, survivors
 from receraser.reproduce.studies.study import Entry, Findings, Study, picked
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["STUDY"]
 
 METHODS = ("sisa", "grapheraser", "receraser", "spectral", "spectral-32", "gram")
-RANDOM = (0.0002, 0.001, 0.005, 0.02, 0.05, 0.1, 0.2)
+RANDOM = (1, 3, 10, 30, 0.05, 0.1, 0.15, 0.2)  # users, or below 1 a share of them
 LISTED = (0.05, 0.1, 0.15, 0.2)
 WHO = ("random", "core", "edge")
 
@@ -33,14 +33,14 @@ def entries(order: Order) -> list[Entry]:
     found = []
     for model in order.models:
         for who in WHO if listed else WHO[:1]:
-            for share in RANDOM if who == "random" else LISTED:
-                extras: Extras = {"who": who, "share": share}
-                found.append(survivors(order, model, "retrain", of_method(order, model, "retrain"), extras, share))
+            for size in RANDOM if who == "random" else LISTED:
+                extras: Extras = {"who": who, "size": size}
+                found.append(survivors(order, model, "retrain", of_method(order, model, "retrain"), extras, size))
                 for method in picked(order, METHODS):
                     name, _, shards = method.partition("-")
                     settings = of_method(order, model, name, shards=int(shards or 10))
                     row = f"{name}, K={shards}" if shards else name
-                    found.append(forgetting(order, model, row, settings, "batch", extras, share))
+                    found.append(forgetting(order, model, row, settings, "batch", extras, size))
     return found
 
 
@@ -56,24 +56,25 @@ def page(found: Findings) -> list[str]:
     for model in found.models:
         for who in WHO:
             if rows := _rows(found, model, who):
-                columns = ["", "users gone", "m", "shards touched", "expected", "time", "of a retrain", "N@20"]
+                columns = ["", "users", "m", "shards touched", "expected", "time", "of a retrain", "N@20"]
                 lines += ["", f"## {named(model)}, {who} users", ""]
                 lines += table([*columns, "share of a retrain's N@20"], rows)
     return lines
 
 
 def _rows(found: Findings, model: str, who: str) -> list[list[str]]:
+    """Return a line for each method and size, the smallest first."""
     rows = []
     for row in [one for one in found.rows(model) if one != "retrain"]:
-        for share in found.xs(model, row, who):
-            (one, *_) = found.of(model, row, who, share)
+        at = {size: found.of(model, row, who, size)[0] for size in found.xs(model, row, who)}
+        for size, one in sorted(at.items(), key=lambda pair: pair[1].numbers["forgotten"]):
             m, k = one.numbers["forgotten"], one.numbers["of shards"]
-            full = retrain_seconds(found, model, f"{who} left", share)
-            kept = found.share((model, row, who, share), (model, "retrain", f"{who} left", share), "ndcg@20")
-            cells = [named(row), f"{100 * share:g} %", f"{m:.0f}", f"{one.numbers['shards']:.0f} of {k:.0f}"]
-            cells += [f"{k * (1 - (1 - 1 / k) ** m):.1f}", time_text(one.numbers["total"])]
-            cells += [f"{one.numbers['total'] / full:.2f}" if full else "", f"{one.metrics['ndcg@20']:.4f}"]
-            rows.append([*cells, share_text(kept)])
+            full = retrain_seconds(found, model, f"{who} left", size)
+            kept = found.share((model, row, who, size), (model, "retrain", f"{who} left", size), "ndcg@20")
+            cells = [named(row), f"{100 * size:g} %" if size < 1 else ""]
+            cells += [f"{m:.0f}", f"{one.numbers['shards']:.0f} of {k:.0f}", f"{k * (1 - (1 - 1 / k) ** m):.1f}"]
+            cells += [time_text(one.numbers["total"]), f"{one.numbers['total'] / full:.2f}" if full else ""]
+            rows.append([*cells, f"{one.metrics['ndcg@20']:.4f}", share_text(kept)])
     return rows
 
 
@@ -83,18 +84,20 @@ def draw(found: Findings, figure: Figure) -> None:
     for axes, model in zip(panels(figure, [named(one) for one in models], share_y=True), models, strict=True):
         for row in [one for one in found.rows(model) if one != "retrain"]:
             points = []
-            for share in found.xs(model, row, "random"):
-                ours = mean_of([one.numbers["total"] for one in found.of(model, row, "random", share)])
-                full = retrain_seconds(found, model, "random left", share)
+            for size in found.xs(model, row, "random"):
+                ours = mean_of([one.numbers["total"] for one in found.of(model, row, "random", size)])
+                full = retrain_seconds(found, model, "random left", size)
                 if ours is not None and full:
-                    points.append((found.of(model, row, "random", share)[0].numbers["forgotten"], ours / full))
-            curve(axes, row, points, label=named(row))
+                    points.append((found.of(model, row, "random", size)[0].numbers["forgotten"], ours / full))
+            curve(axes, row, sorted(points), label=named(row))
         axes.axhline(1, color="black", linestyle="--", linewidth=1)
-        axes.set(xscale="log", yscale="log", xlabel="users forgotten at once")
+        axes.set_xlabel("users forgotten at once")
+        for which in "xy":
+            plain_logarithm(axes, which)
         if model == models[0]:
             axes.set_ylabel("time, share of a full retrain")
-            label_once(axes, "upper left")
-    figure.suptitle(f"{found.order.dataset}: shards pay for a few users at a time, not for many")
+    titled(figure, f"{found.order.dataset}: many users at once, beside fitting everything again")
+    label_below(figure)
 
 
 STUDY = Study("batch", "Many users at once", entries, page, draw)

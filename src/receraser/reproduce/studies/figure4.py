@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from receraser.reproduce.cell import Cell, Extras, Result
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
-from receraser.reproduce.picture import curve, panels
+from receraser.reproduce.picture import curve, label_below, panels, plain_logarithm, titled
 from receraser.reproduce.settings import chosen
 from receraser.reproduce.studies.study import Entry, Findings, Study, fits, picked
 
@@ -96,15 +96,16 @@ def draw(found: Findings, figure: Figure) -> None:
             curve(above, method, [(k, one.mean) for k, one in known], label=named(method), halves=halves)
             times = [(k, seconds(found, model, method, k)) for k in found.xs(model, method)]
             curve(below, method, [(k, one) for k, one in times if one is not None], label=named(method))
-        above.set_ylim(bottom=0)
-        below.set(yscale="log", xlabel="shards")
+        above.set_ylim(0, 1.1 * above.get_ylim()[1])
+        below.set_xlabel("shards")
+        plain_logarithm(below, "y")
         for one in (above, below):
             one.set_xticks(SHARDS, [str(k) for k in SHARDS])
         if number == 0:
             above.set_ylabel("Recall@20")
             below.set_ylabel("one forget, seconds")
-            above.legend(loc="lower left")
-    figure.suptitle(f"{found.order.dataset}: more shards forget faster, and know less")
+    titled(figure, f"{found.order.dataset}: the number of shards, against quality and time")
+    label_below(figure)
 
 
 STUDY = Study("figure4", "Figure 4: the number of shards", entries, page, draw, lambda n: (1.5 + 4.2 * max(1, n), 7.2))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from receraser.reproduce.cell import Extras
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table
-from receraser.reproduce.picture import curve, label_once, panels
+from receraser.reproduce.picture import curve, label_below, panels, titled
 from receraser.reproduce.studies.requests import forgetting, of_method, survivors
 from receraser.reproduce.studies.study import Entry, Findings, Study, picked
 
@@ -36,12 +36,12 @@ def entries(order: Order) -> list[Entry]:
     for model in order.models:
         full = of_method(order, model, "retrain")
         found += [
-            survivors(order, model, "retrain", full, {"who": "random", "share": share}, share) for share in steps()
+            survivors(order, model, "retrain", full, {"who": "random", "size": share}, share) for share in steps()
         ]
         for method in picked(order, METHODS):
             settings = of_method(order, model, method)
             found.append(forgetting(order, model, method, settings, "gradual", extras))
-            at_the_end: Extras = {"who": "random", "share": SHARE}
+            at_the_end: Extras = {"who": "random", "size": SHARE}
             found.append(survivors(order, model, method, settings, at_the_end, SHARE))
     return found
 
@@ -100,8 +100,8 @@ def draw(found: Findings, figure: Figure) -> None:
         if number == 0:
             above.set_ylabel("NDCG@20")
             below.set_ylabel("largest shard / mean")
-            label_once(above, "lower left")
-    figure.suptitle(f"{found.order.dataset}: a third of the users leaves, quality stays")
+    titled(figure, f"{found.order.dataset}: a third of the users leaves, step by step")
+    label_below(figure)
 
 
 STUDY = Study(

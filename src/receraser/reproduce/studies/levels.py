@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from receraser.reproduce.cell import Extras
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
-from receraser.reproduce.picture import colour, label_once, panels
+from receraser.reproduce.picture import colour, label_below, panels, plain_logarithm, titled
 from receraser.reproduce.studies.requests import forgetting, of_method, per_request, retrain_seconds, survivors
 from receraser.reproduce.studies.study import Entry, Findings, Study, picked
 
@@ -39,8 +39,8 @@ def page(found: Findings) -> list[str]:
     lines = [
         f"Means over {found.order.forgets or FORGETS} random requests of each kind, one after another; times",
         "from the request to the next state in memory. The share is of a retrain on the very same",
-        "survivors, by NDCG@20, with the 95 % paired bootstrap interval over users. An item is held by",
-        "nearly every shard: forgetting one costs a full fit, however many shards there are.",
+        "survivors, by NDCG@20, with the 95 % paired bootstrap interval over users. Where shards are cut by",
+        "user or at random, an item is held by nearly every one, and forgetting it costs a full fit.",
     ]
     for model in found.models:
         rows = []
@@ -85,12 +85,12 @@ def draw(found: Findings, figure: Figure) -> None:
             axes.bar(at, shares, width, color=colour(row), label=named(row))
         axes.axhline(1, color="black", linestyle="--", linewidth=1)
         axes.set_xticks(range(len(LEVELS)), ["an interaction", "a user", "an item"])
-        axes.set_yscale("log")
+        plain_logarithm(axes, "y")
         axes.grid(axis="x", visible=False)
         if model == models[0]:
             axes.set_ylabel("time, share of a full retrain")
-            label_once(axes, "upper left")
-    figure.suptitle(f"{found.order.dataset}: a user costs what an interaction costs, an item a full fit")
+    titled(figure, f"{found.order.dataset}: what an interaction, a user, an item costs to forget")
+    label_below(figure)
 
 
 STUDY = Study("levels", "Interactions, users, items", entries, page, draw)

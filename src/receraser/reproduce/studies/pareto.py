@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from receraser.reproduce.cell import Extras
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, table, time_text
-from receraser.reproduce.picture import colour, label_once, marker, panels
+from receraser.reproduce.picture import colour, label_below, marker, panels, plain_logarithm, titled
 from receraser.reproduce.settings import Chosen
 from receraser.reproduce.studies.requests import ADDITIVE, fit_seconds, forgetting, mean_of, of_method
 from receraser.reproduce.studies.study import Entry, Findings, Study, fits, picked
@@ -113,11 +113,12 @@ def draw(found: Findings, figure: Figure) -> None:
             )
             if k > 1:
                 axes.annotate(f"{k:.0f}", (seconds, quality), (6, 4), textcoords="offset points", fontsize=10)
-        axes.set(xscale="log", xlabel="seconds to forget one user")
+        axes.set_xlabel("seconds to forget one user")
+        plain_logarithm(axes, "x")
         if model == models[0]:
             axes.set_ylabel("NDCG@20")
-            label_once(axes, "lower right")
-    figure.suptitle(f"{found.order.dataset}: quality against the cost of forgetting (numbers: shards; grey: the front)")
+    titled(figure, f"{found.order.dataset}: quality against the cost of forgetting (numbers: shards; grey: the front)")
+    label_below(figure)
 
 
 STUDY = Study(

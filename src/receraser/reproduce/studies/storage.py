@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from receraser.reproduce.cell import Cell, Result
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, table
-from receraser.reproduce.picture import label_once, panels
+from receraser.reproduce.picture import label_below, panels, titled
 from receraser.reproduce.studies.requests import ADDITIVE, of_method
 from receraser.reproduce.studies.study import Entry, Findings, Study, fits, picked
 
@@ -76,9 +76,8 @@ def draw(found: Findings, figure: Figure) -> None:
         axes.set_yticks(range(len(rows)), [named(row) for row in rows])
         axes.set_xlabel("MB")
         axes.grid(axis="y", visible=False)
-        if model == models[0]:
-            label_once(axes, "lower right")
-    figure.suptitle(f"{found.order.dataset}: what each method keeps")
+    titled(figure, f"{found.order.dataset}: what each method keeps")
+    label_below(figure)
 
 
 STUDY = Study("storage", "What each method keeps", entries, page, draw, lambda n: (2 + 4.4 * max(1, n), 4.8))

@@ -13,7 +13,7 @@ from receraser.reproduce import paper
 from receraser.reproduce.cell import METRICS, Cell
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import against, difference, named, share_text, table
-from receraser.reproduce.picture import colour, marker, panels
+from receraser.reproduce.picture import colour, marker, panels, titled
 from receraser.reproduce.settings import chosen
 from receraser.reproduce.studies.study import ALONE, Entry, Findings, Study, fits, picked, without_shards
 
@@ -139,7 +139,7 @@ def draw(found: Findings, figure: Figure) -> None:
         axes.set_yticks(range(len(rows)), [named(row) for row in rows])
         axes.set_xlabel("NDCG@20, % of the retrain's")
         axes.margins(y=0.12)
-    figure.suptitle(f"{found.order.dataset}: what each method keeps of a full retrain (bars: the paper's own)")
+    titled(figure, f"{found.order.dataset}: what each method keeps of a full retrain (black: in the paper)")
 
 
 STUDY = Study("table3", "Table 3: quality of the methods", entries, page, draw, lambda n: (3.2 + 4.0 * max(1, n), 5.2))

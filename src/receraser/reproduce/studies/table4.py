@@ -12,7 +12,7 @@ from receraser.reproduce import paper
 from receraser.reproduce.cell import Extras
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
-from receraser.reproduce.picture import colour, label_once, panels
+from receraser.reproduce.picture import colour, label_below, panels, titled
 from receraser.reproduce.studies.requests import (
     ADDITIVE,
     forgetting,
@@ -135,9 +135,8 @@ def draw(found: Findings, figure: Figure) -> None:
         axes.set_xlabel("% of a full retrain's time")
         axes.margins(x=0.25)
         axes.grid(axis="y", visible=False)
-        if model == models[0]:
-            label_once(axes, "lower right")
-    figure.suptitle(f"{found.order.dataset}: forgetting one interaction, beside fitting everything again")
+    titled(figure, f"{found.order.dataset}: forgetting one interaction, beside fitting everything again")
+    label_below(figure)
 
 
 STUDY = Study("table4", "Table 4: time", entries, page, draw, lambda n: (2 + 4.4 * max(1, n), 4.6))
