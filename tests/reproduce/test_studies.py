@@ -11,6 +11,7 @@ import pytest
 
 from receraser.reproduce.command import planned, reproduce
 from receraser.reproduce.datasets import load
+from receraser.reproduce.kept import Kept
 from receraser.reproduce.order import STUDIES, Order
 from receraser.reproduce.studies import batch, figure4, gradual, pareto
 from receraser.reproduce.studies.registry import find_study
@@ -85,6 +86,21 @@ def test_a_page_says_what_is_missing(out: Path) -> None:
     two = Order("figure2", dataset=WORLD, models=("wmf",), seeds=2, out=out, report=True)
     _, files = reproduce(two, lambda _: None)
     assert "**Not complete**: 6 of 12 cells are missing." in files[1].read_text()
+
+
+def test_cells_of_another_device_are_found_where_there_is_none(out: Path, tmp_path: Path) -> None:
+    """Computed on a GPU, copied, and reported on a machine that has none."""
+    reproduce(order("figure2", out), lambda _: None)
+    rows = load(None, WORLD).digest
+    here, there = Kept(out / "cells"), Kept(tmp_path / "cells")
+    for entry in find_study("figure2").entries(order("figure2", out)):
+        result = here.read(entry.cell.digest(rows, "cpu"))
+        assert result is not None
+        there.write(entry.cell, rows, "cuda", dataclasses.replace(result, about={**result.about, "device": "cuda"}))
+    _, files = reproduce(order("figure2", tmp_path, report=True, device="auto"), lambda _: None)
+    document = json.loads(files[0].read_text())
+    assert document["missing"] == 0
+    assert document["settings"]["wmf, inbp"]["device"] == "cuda"
 
 
 def test_studies_share_cells(tmp_path: Path) -> None:

@@ -49,11 +49,11 @@ def reproduce(
     dry_run: options.DryRun = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Reproduce a table or a figure of the paper, ours beside theirs; or go past it.
+    """Reproduce the paper's tables and figures, and more.
 
-    Finished cells are kept: a second run does only what is missing, and whoever interrupts loses one cell at most.
-    Writes NAME-DATASET.json, .md, .png and .svg. Where only numpy, scipy and torch are installed, python -m
-    receraser.reproduce computes the same cells; copy them and make the page here, with --report.
+    Ours beside theirs. Finished cells are kept: a second run does only what is missing, and whoever interrupts loses
+    one cell at most. Writes NAME-DATASET.json, .md, .png and .svg. Where only numpy, scipy and torch are installed,
+    python -m receraser.reproduce computes the same cells; copy them and make the page here, with --report.
     """
     from receraser.reproduce import paper
     from receraser.reproduce.command import planned

@@ -73,6 +73,10 @@ class Cell:
         """Return the name of the cell."""
         return fingerprint.of_settings(self.inputs(rows, device))
 
+    def device(self, device: str) -> str:
+        """Return where it is computed, given where most are: models without shards stay on the CPU."""
+        return device if self.config is None else on_device(self.config, device).device
+
     @property
     def seed(self) -> int:
         """Of the fit, and of who is drawn to be forgotten."""
@@ -93,7 +97,9 @@ class Cell:
         one = self.config
         method = one.method if one.method != "custom" else f"{one.partition} + {one.aggregation}"
         shards = [f"K={one.shards}"] if one.shards > 1 else []
-        more = [f"{key}={value}" for key, value in self.extras.items()]
+        polish = one.aggregation_settings.get("polish", 0)
+        more = [f"polish={polish}"] if polish else []
+        more += [f"{key}={value}" for key, value in self.extras.items()]
         return f"{self.kind}: " + ", ".join([one.model, method, *shards, f"seed {one.seed}", *more])
 
 

@@ -35,6 +35,7 @@ def about(device: str, seconds: float) -> dict[str, str | float]:
     versions = {"python": platform.python_version(), "torch": torch.__version__}
     versions |= {"numpy": np.__version__, "scipy": scipy.__version__}
     return {
+        "device": device,
         "hardware": hardware(device),
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),

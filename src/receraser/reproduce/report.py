@@ -110,13 +110,6 @@ def _about(found: Findings, key: str) -> list[str]:
 def _document(study: Study, found: Findings) -> dict[str, object]:
     """Return everything that was found, cell by cell, without what belongs to single users."""
     order = found.order
-    settings = {}
-    for entry, result in found.found:
-        if entry.cell.config is not None:
-            device = "cuda" if ";" in str(result.about.get("hardware", "")) else "cpu"
-            config = on_device(entry.cell.config, device).as_dict()
-            config.pop("seed")
-            settings[f"{entry.model}, {entry.row}"] = {"from": entry.origin, **config}
     return {
         "study": order.study,
         "title": study.title,
@@ -126,9 +119,26 @@ def _document(study: Study, found: Findings) -> dict[str, object]:
         "hardware": _about(found, "hardware"),
         "versions": _about(found, "versions"),
         "missing": len(found.missing),
-        "settings": settings,
+        "settings": _configurations(found),
         "cells": [_line(entry, result) for entry, result in found.found],
     }
+
+
+def _configurations(found: Findings) -> dict[str, object]:
+    """Return the configuration of each line; its shards, where it has several numbers of them, as a list."""
+    settings: dict[str, dict[str, object]] = {}
+    shards: dict[str, set[int]] = {}
+    for entry, result in found.found:
+        if entry.cell.config is None:
+            continue
+        name = f"{entry.model}, {entry.row}"
+        device = str(result.about.get("device", "cpu"))
+        settings[name] = {"from": entry.origin, **on_device(entry.cell.config, device).as_dict()}
+        shards.setdefault(name, set()).add(entry.cell.config.shards)
+    for name, one in settings.items():
+        del one["seed"]
+        one["shards"] = sorted(shards[name])
+    return dict(settings)
 
 
 def _line(entry: Entry, result: Result) -> dict[str, object]:

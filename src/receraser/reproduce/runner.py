@@ -58,7 +58,8 @@ def run(cells: Sequence[Cell], data: Dataset, kept: Kept, device: str, say: Say)
                     told.ends(cell, time.perf_counter() - started, f"failed: {error}")
                     continue
                 seconds = time.perf_counter() - started
-                kept.write(cell, data.digest, device, dataclasses.replace(result, about=about(device, seconds)))
+                result = dataclasses.replace(result, about=about(cell.device(device), seconds))
+                kept.write(cell, data.digest, device, result)
                 expected.learn(cell, seconds)
                 ran.done += 1
                 told.ends(cell, seconds, _short(result))

@@ -72,9 +72,7 @@ class Bars:
             full = found.spread(model, "retrain", "recall@20")
             if full is not None:
                 axes.axhline(full.mean, color=_REFERENCE, linestyle="--", label="full retrain")
-            axes.set_xticks(
-                range(len(rows)), [named(row).replace(", ", ",\n") for row in rows], rotation=30, ha="right"
-            )
+            axes.set_xticks(range(len(rows)), [named(row) for row in rows], rotation=30, ha="right")
             axes.margins(y=0.15)
             axes.grid(axis="x", visible=False)
             if model == models[0]:

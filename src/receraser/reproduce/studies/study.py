@@ -14,7 +14,7 @@ from receraser.errors import UsageError, nearest
 from receraser.reproduce.cell import Cell, Result
 from receraser.reproduce.comparing import Share, Spread, paired_p
 from receraser.reproduce.order import Order
-from receraser.reproduce.settings import Chosen, additive, chosen
+from receraser.reproduce.settings import Chosen, additive
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -170,8 +170,3 @@ def without_shards(order: Order, names: Sequence[str]) -> list[Entry]:
             if own.config != found[-1].cell.config:
                 found.append(fits(order, ALONE, f"{name}, rank {own.config.hyperparameters['rank']}", own))
     return found
-
-
-def retrain(order: Order, model: str, seed: int) -> Entry:
-    """Return the entry of the full retrain, which everything is compared with."""
-    return fits(order, model, "retrain", chosen(order.dataset, model, "retrain", seed=seed))
