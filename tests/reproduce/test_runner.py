@@ -9,16 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from receraser.config import EngineConfig
+from receraser.data.interactions import Interactions
 from receraser.errors import TrainingError
 from receraser.execution.local import LocalExecutor
-from receraser.reproduce import forgetting
+from receraser.reproduce import forgetting, measuring
 from receraser.reproduce.cell import Cell, Result
 from receraser.reproduce.datasets import load
 from receraser.reproduce.drawn import batch_of, gone_in, requests, without
 from receraser.reproduce.kept import Kept
 from receraser.reproduce.measuring import Workshop
 from receraser.reproduce.runner import in_order, run
-from receraser.reproduce.settings import Chosen, chosen
+from receraser.reproduce.settings import Chosen, chosen, on_device
 from receraser.work import Work
 from tests.reproduce.conftest import WORLD
 
@@ -148,6 +150,30 @@ def test_epochs_are_chosen_on_rows_that_no_final_figure_is_measured_on(worker: L
     trial = Work(ATTENTION.config, worker).fit(data.train, data.valid)
     assert trial.aggregate_facts["best_epoch"] == n
     assert shop.fit(asked).notes["epochs of the aggregation"] == str(n), "all of them: nothing is left to stop by"
+
+
+def test_a_gpu_is_warmed_up_once_for_each_configuration(monkeypatch: pytest.MonkeyPatch, worker: LocalExecutor) -> None:
+    seen: list[tuple[int, int]] = []
+
+    class Noted:
+        def __init__(self, config: EngineConfig, _: object) -> None:
+            self.seed = config.seed
+
+        def fit(self, rows: Interactions, _: Interactions | None) -> None:
+            seen.append((self.seed, len(rows.users)))
+            if len(rows.users) > 5:
+                raise StopIteration
+
+    monkeypatch.setattr(measuring, "Work", Noted)
+    monkeypatch.setattr(measuring, "_FEW", 5)
+    shop = Workshop(DATA.pseudonymous(), worker, "cuda")
+    everybody = len(DATA.full.users)
+    for seed in (1, 2):
+        with pytest.raises(StopIteration):
+            shop.fitted(on_device(settings("spectral", seed=seed).config, "cuda"))
+    with pytest.raises(StopIteration):
+        shop.fitted(settings("spectral").config)
+    assert seen == [(0, 5), (1, everybody), (2, everybody), (0, everybody)], "few first, once, and not on a CPU"
 
 
 @pytest.mark.parametrize("level", ["interactions", "users", "items"])

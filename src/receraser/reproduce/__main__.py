@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return _INTERRUPTED
-    _say(", ".join(str(file) for file in files) or f"{ran.done} cells computed; all are in {order.cells}")
+    _say(", ".join(str(file) for file in files) or f"cells computed: {ran.done}; all are in {order.cells}")
     return 1 if ran.failed else 0
 
 

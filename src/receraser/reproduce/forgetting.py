@@ -110,7 +110,7 @@ def forgotten(
 
 def _warm_up(shop: Workshop, config: EngineConfig, state: State) -> None:
     """Forget somebody once for nothing: whatever is imported, compiled or allocated then is nobody's training time."""
-    name = fingerprint.of_settings(config.as_dict())
+    name = f"forgets {fingerprint.of_settings(config.as_dict())}"
     if name not in shop.warm:
         shop.warm.add(name)
         forgotten(shop, config, state, requests(state.train, "interactions", 1, config.seed + 1)[0])

@@ -36,6 +36,7 @@ __all__ = ["Fitted", "Workshop", "ranked", "shards_key"]
 
 _CUTS = (10, 20, 50)
 _Name = tuple[str, ForgetRequest]
+_FEW = 500  # users, to warm up with
 _ROW = 8  # bytes of a row in memory: two numbers
 
 
@@ -153,6 +154,7 @@ class Workshop:
         stage: str,
         gone: ForgetRequest | None = None,
     ) -> Fitted:
+        self._warm_up(config)
         name = shards_key(config), gone or ForgetRequest()
         known, last = self._last.get(stage, (None, None))
         if last is None or known != name:
@@ -161,6 +163,17 @@ class Workshop:
             last = Fitted(work.fit(train, valid), dict(work.seconds))
             self._last[stage] = name, last
         return last if last.state.config == config else self._combined_anew(last, config)
+
+    def _warm_up(self, config: EngineConfig) -> None:
+        """Fit a few rows for nothing on a GPU: what is compiled when it is first called is nobody's training time."""
+        plain = dataclasses.replace(config, seed=0)
+        name = fingerprint.of_settings(plain.as_dict())
+        if config.device == "cpu" or name in self.warm:
+            return
+        self.warm.add(name)
+        few, held = self.data.full, self.data.held
+        few = few.take(few.user_index < _FEW)
+        Work(plain, self.executor).fit(few, None if held is None else held.take(held.user_index < _FEW))
 
     def _combined_anew(self, last: Fitted, config: EngineConfig) -> Fitted:
         """Put the very same submodels together in another way: what a fit from nothing comes to, bit for bit."""

@@ -38,12 +38,13 @@ def run(cells: Sequence[Cell], data: Dataset, kept: Kept, device: str, say: Say)
     from receraser.reproduce.measuring import Workshop
 
     ran = Ran()
-    todo = in_order([cell for cell in cells if not kept.holds(cell.digest(data.digest, device))], device)
+    wanted = in_order(cells, device)
+    todo = [cell for cell in wanted if not kept.holds(cell.digest(data.digest, device))]
     if not todo:
         return ran
     expected = Expected(kept.took())
     left = expected.left(todo)
-    say(f"{len(todo)} of {len(cells)} cells to compute" + ("" if left is None else f", about {duration(left)}"))
+    say(f"{len(todo)} of {len(wanted)} cells to compute" + ("" if left is None else f", about {duration(left)}"))
     told = teller(say)
     try:
         with LocalExecutor(_GPU_WORKERS if device == "cuda" else None) as executor:
