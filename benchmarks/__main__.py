@@ -9,7 +9,7 @@ import sys
 
 import benchmarks
 
-HELPERS = {"__main__", "datasets", "harness", "peers", "tables"}
+HELPERS = {"__main__", "harness", "peers", "tables"}
 
 
 def main() -> None:

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.datasets import NAMES, Dataset, load
 from benchmarks.spectral import METRICS, compared, forgets, swept
+from receraser.reproduce.datasets import NAMES, Dataset, load
 
 if TYPE_CHECKING:
     from receraser.config import EngineConfig

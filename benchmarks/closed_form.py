@@ -31,8 +31,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.datasets import NAMES, Dataset, bootstrap, load
 from benchmarks.tables import head, share, spread
+from receraser.reproduce.comparing import bootstrap
+from receraser.reproduce.datasets import NAMES, Dataset, load
 
 if TYPE_CHECKING:
     from receraser.config import EngineConfig

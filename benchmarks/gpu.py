@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.datasets import load
 from benchmarks.harness import RESULTS, Times, facts, save, timed
 from benchmarks.tables import head
+from receraser.reproduce.datasets import load
 
 if TYPE_CHECKING:
     from receraser.config import EngineConfig

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.datasets import load
+from receraser.reproduce.datasets import load
 
 if TYPE_CHECKING:
     from receraser.custody import Custody

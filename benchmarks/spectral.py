@@ -26,8 +26,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.datasets import NAMES, Dataset, bootstrap, load
 from benchmarks.tables import head, share, spread
+from receraser.reproduce.comparing import bootstrap
+from receraser.reproduce.datasets import NAMES, Dataset, load
 
 if TYPE_CHECKING:
     from receraser.config import EngineConfig

@@ -37,7 +37,7 @@ LAYERS: list[list[str]] = [
     ["fitting", "custody"],
     ["handing", "work"],
     ["engine", "verify"],
-    ["residue", "tuning"],
+    ["residue", "tuning", "reproduce"],
     ["cli"],
     ["__main__"],
 ]

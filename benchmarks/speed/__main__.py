@@ -18,14 +18,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.datasets import load
 from benchmarks.harness import RESULTS, Times, facts
 from benchmarks.speed import fits, forgets, plots, scale, serving
 from benchmarks.tables import head
+from receraser.reproduce.datasets import load
 
 if TYPE_CHECKING:
-    from benchmarks.datasets import Dataset
     from receraser.execution.local import LocalExecutor
+    from receraser.reproduce.datasets import Dataset
 
 Part = Callable[["Dataset", "LocalExecutor"], Any]
 COMMAND = "python -m benchmarks.speed --data DIR"

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.datasets import Dataset
 from benchmarks.harness import Times, alternately, peak_memory, timed
 from benchmarks.peers import CORES, PlainLightGCN, as_model, implicit_als, implicit_bpr, matrix_of
+from receraser.reproduce.datasets import Dataset
 
 if TYPE_CHECKING:
     from receraser.data.interactions import Interactions

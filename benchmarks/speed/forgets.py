@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.datasets import Dataset
 from benchmarks.harness import timed
+from receraser.reproduce.datasets import Dataset
 
 if TYPE_CHECKING:
     from receraser.config import EngineConfig

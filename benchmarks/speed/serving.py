@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.datasets import Dataset
 from benchmarks.harness import alternately
 from benchmarks.peers import CORES, implicit_als, matrix_of
 from benchmarks.speed.fits import engine_for
+from receraser.reproduce.datasets import Dataset
 
 if TYPE_CHECKING:
     from receraser.execution.local import LocalExecutor

@@ -24,7 +24,7 @@ from tests.cli.conftest import Cli, Files
 
 COMMANDS = [
     ["demo"], ["fit"], ["tune"], ["recommend"], ["evaluate"], ["forget"], ["add"], ["export"], ["rebuild"], ["inspect"],
-    ["data"], ["check-purity"], ["verify"],
+    ["data"], ["check-purity"], ["verify"], ["reproduce"],
     ["data", "list"], ["data", "make"], ["data", "fetch"], ["data", "split"],
     ["certificate"], ["certificate", "show"], ["certificate", "list"], ["certificate", "give"],
     ["ledger"], ["ledger", "show"], ["ledger", "checkpoint"], ["ledger", "prove"],

@@ -128,7 +128,7 @@ class Spectral:
             vectors, values = leading(tree.root(), self.rank)
             q = self._scaled(vectors, submodels[0]).astype(np.float32)
             if self.polish:
-                weight, penalty = self._weights(submodels[0])
+                weight, penalty = self.fold_in_settings(submodels[0])
                 q = polished(q, interactions, self.polish, missing_weight=weight, regularization=penalty)
             assert not self.needs_rows or tree.items == interactions.items, "every row is in some shard"
             return {"item_vectors": np.ascontiguousarray(q), **tree.nodes}, _gap(values, self.rank)
@@ -162,7 +162,8 @@ class Spectral:
         size = np.sqrt((vectors**2).sum() / max(len(vectors), 1))
         return np.asarray(vectors / (size if size > 0 else 1.0))
 
-    def _weights(self, base: FactorModel) -> tuple[float, float]:
+    def fold_in_settings(self, base: FactorModel) -> tuple[float, float]:
+        """Return the missing weight and the regularization of the users' fold-in, and of `polish`."""
         if self.missing_weight or self.regularization:
             return self.missing_weight, self.regularization
         return _CONSENSUS_WEIGHTS if self._merge_of(base) == "consensus" else base.fold_in_settings()
@@ -170,7 +171,7 @@ class Spectral:
     def scorer(self, submodels: Sequence[FactorModel], state: Tensors) -> Scorer:
         """Return the merged items; users are folded in when they are asked for."""
         items = IdMap(name for model in submodels for name in model.items_)
-        missing_weight, regularization = self._weights(submodels[0])
+        missing_weight, regularization = self.fold_in_settings(submodels[0])
         vectors = np.asarray(state["item_vectors"], dtype=np.float32)
         return FoldedScorer(items, vectors, missing_weight, regularization)
 

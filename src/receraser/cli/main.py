@@ -30,6 +30,7 @@ from receraser.cli.ledger import ledger_app
 from receraser.cli.pending import pending_app
 from receraser.cli.rebuild import rebuild
 from receraser.cli.recommend import recommend
+from receraser.cli.reproduce import reproduce
 from receraser.cli.tune import tune
 from receraser.cli.verify import verify
 from receraser.errors import ReceraserError
@@ -46,7 +47,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, fit, tune, recommend, evaluate, forget, add, export, rebuild, inspect, verify, check_purity):
+for command in (
+    *(demo, fit, tune, recommend, evaluate, forget, add, export, rebuild, inspect, verify, check_purity),
+    reproduce,
+):
     app.command(command.__name__.replace("_", "-"))(command)
 for group, name in (
     (certificate_app, "certificate"),

@@ -1,0 +1,134 @@
+"""`Cell`: one unit of work, named by the digest of all its inputs; `Result`: what came out of it.
+
+Studies share cells: the same inputs are the same cell, whichever table or figure asks for it, and are computed once.
+What a cell depends on: its kind, the rows of the data set, the complete configuration (with seed and kind of device),
+what else its kind takes, and the number of the format, which is raised when the meaning of a kind changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from receraser import fingerprint
+from receraser.config import EngineConfig
+from receraser.reproduce.settings import on_device
+
+__all__ = ["FORMAT", "KINDS", "METRICS", "Cell", "Extras", "Result"]
+
+FORMAT = 1
+Extras = Mapping[str, str | int | float]
+METRICS = tuple(f"{name}@{cut}" for name in ("recall", "ndcg") for cut in (10, 20, 50))
+KINDS: Mapping[str, str] = {
+    "rows": "the data set is counted",
+    "fit": "fitted and measured on the test rows",
+    "sweeps": "random vectors and the sweeps of `polish`: the control of spectral",
+    "forgets": "requests one after another: time of each, quality at the end",
+    "batch": "many users at once: shards touched, time, quality",
+    "gradual": "users leave in steps: quality and balance along the way",
+    "store": "published: bytes on disk",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One unit of work.
+
+    Attributes
+    ----------
+    kind
+        One of `KINDS`.
+    dataset
+        The name of the data set; its rows come in with their digest.
+    config
+        Complete, for the CPU; None where nothing is fitted. The device is put in when the cell is named or computed.
+    extras
+        What else its kind takes: how many are forgotten, who, how.
+    """
+
+    kind: str
+    dataset: str
+    config: EngineConfig | None = None
+    extras: Extras = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        assert self.kind in KINDS, self.kind
+
+    def inputs(self, rows: str, device: str) -> dict[str, object]:
+        """Return everything that the result depends on; `rows` is the digest of the data set's."""
+        config = None if self.config is None else on_device(self.config, device).as_dict()
+        return {
+            "format": FORMAT,
+            "kind": self.kind,
+            "dataset": self.dataset,
+            "rows": rows,
+            "config": config,
+            "extras": dict(self.extras),
+        }
+
+    def digest(self, rows: str, device: str) -> str:
+        """Return the name of the cell."""
+        return fingerprint.of_settings(self.inputs(rows, device))
+
+    def device(self, device: str) -> str:
+        """Return where it is computed, given where most are: models without shards stay on the CPU."""
+        return device if self.config is None else on_device(self.config, device).device
+
+    @property
+    def seed(self) -> int:
+        """Of the fit, and of who is drawn to be forgotten."""
+        return 0 if self.config is None else self.config.seed
+
+    @property
+    def label(self) -> str:
+        """The cell in words, for whoever waits.
+
+        Examples
+        --------
+        >>> config = EngineConfig(method="sisa", model="bpr", shards=10)
+        >>> Cell("batch", "ml-1m", config, {"share": 0.05}).label
+        'batch: bpr, sisa, K=10, seed 0, share=0.05'
+        """
+        if self.config is None:
+            return f"{self.kind}: {self.dataset}"
+        one = self.config
+        method = one.method if one.method != "custom" else f"{one.partition} + {one.aggregation}"
+        shards = [f"K={one.shards}"] if one.shards > 1 else []
+        polish = one.aggregation_settings.get("polish", 0)
+        more = [f"polish={polish}"] if polish else []
+        more += [f"{key}={value}" for key, value in self.extras.items()]
+        return f"{self.kind}: " + ", ".join([one.model, method, *shards, f"seed {one.seed}", *more])
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a cell found; no row and no id is in it.
+
+    Attributes
+    ----------
+    metrics
+        Means over users, by name ("recall@20"); empty where nothing was ranked.
+    seconds
+        Of the stages of the fit.
+    numbers
+        Counts and sizes: users, balance, bytes, shards touched.
+    series
+        One value for each request, or for each step.
+    notes
+        Digest, level, path: in words.
+    per_user
+        The metrics of each user, for paired tests; in an order that `notes["users"]`, a digest, stands for.
+    about
+        Hardware, day, versions, and how long the cell took.
+    """
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    series: Mapping[str, list[float]] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    per_user: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    about: Mapping[str, str | float] = field(default_factory=dict)

@@ -1,0 +1,98 @@
+"""Who is forgotten: users, items and interactions drawn from the rows, the same ones for every method compared.
+
+A draw depends on the rows' ids and a seed alone. Sets of users grow: who is gone at five percent is gone at ten.
+`core` and `edge` are the sets of CURE4Rec (Chen et al. 2024) for ml-100k: its most and its least connected users, in
+files beside the data. Those list test rows too; here a user is forgotten, and test rows are no part of any fit.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from receraser.data.ids import IdMap, pseudonyms
+from receraser.data.interactions import Interactions
+from receraser.data.readers import read
+from receraser.erasure.request import ForgetRequest
+from receraser.errors import DataError, UsageError
+from receraser.keys import PUBLIC_KEY
+from receraser.reproduce.cell import Cell
+from receraser.reproduce.datasets import Dataset
+from receraser.seeds import derive, draw, id_counters, permutation
+
+__all__ = ["CURE4REC", "batch_of", "gone_in", "has_forget_sets", "requests", "without"]
+
+CURE4REC = "ml-100k-cure4rec"
+LEVELS = ("interactions", "users", "items")
+
+
+def requests(rows: Interactions, level: str, n: int, seed: int) -> list[ForgetRequest]:
+    """Return n single requests, drawn without replacement; fewer where there are fewer.
+
+    Examples
+    --------
+    >>> rows = Interactions.from_pairs([("u1", "a"), ("u1", "b"), ("u2", "b")])
+    >>> [len(one.users) for one in requests(rows, "users", 5, seed=1)]
+    [1, 1]
+    """
+    if level == "users":
+        return [ForgetRequest.of(users=[name]) for name in _ordered(rows.users, seed, "user")[:n]]
+    if level == "items":
+        return [ForgetRequest.of(items=[name]) for name in _ordered(rows.items, seed, "item")[:n]]
+    if level != "interactions":
+        raise UsageError(f"unknown level {level!r}; expected one of {', '.join(LEVELS)}")
+    at = permutation(derive(seed, "reproduce", "interaction"), len(rows))[:n]
+    pairs = [(rows.users.ids[rows.user_index[one]], rows.items.ids[rows.item_index[one]]) for one in at]
+    return [ForgetRequest.of(interactions=[pair]) for pair in pairs]
+
+
+def batch_of(data: Dataset, who: str, size: float, seed: int) -> ForgetRequest:
+    """Return several users at once: so many (from 1 on) or such a share (below 1); random, or a set of CURE4Rec."""
+    if who == "random":
+        n = round(size) if size >= 1 else max(1, round(size * len(data.full.users)))
+        return ForgetRequest.of(users=_ordered(data.full.users, seed, "user")[:n])
+    return ForgetRequest.of(users=_listed(data, who, size))
+
+
+def gone_in(data: Dataset, cell: Cell) -> ForgetRequest:
+    """Return what a cell's fit does not see: that of the requests or of the batch that its extras name, or nothing."""
+    extras = cell.extras
+    if "level" in extras:
+        several = requests(data.full, str(extras["level"]), int(extras["n"]), cell.seed)
+        return ForgetRequest.of(
+            users=[name for one in several for name in one.users],
+            items=[name for one in several for name in one.items],
+            interactions=[pair for one in several for pair in one.interactions],
+        )
+    if "who" in extras:
+        return batch_of(data, str(extras["who"]), float(extras["size"]), cell.seed)
+    return ForgetRequest()
+
+
+def without(rows: Interactions, request: ForgetRequest) -> Interactions:
+    """Return the survivors."""
+    return rows.take(~request.cells(rows)) if request else rows
+
+
+def has_forget_sets(folder: Path | None) -> bool:
+    """Say whether the forget sets of CURE4Rec lie beside the data."""
+    return folder is not None and any((one / CURE4REC).is_dir() for one in (folder, folder.parent))
+
+
+def _ordered(ids: IdMap, seed: int, what: str) -> list[str]:
+    """Return ids in a drawn order."""
+    draws: NDArray[np.uint64] = draw(derive(seed, "reproduce", what), id_counters(ids))
+    return ids.take(np.argsort(draws, kind="stable"))
+
+
+def _listed(data: Dataset, who: str, share: float) -> list[str]:
+    """Return the pseudonyms of a forget set, by the ids that the data set has."""
+    places = [data.folder.parent / CURE4REC, data.folder / CURE4REC]
+    home = next((one for one in places if one.is_dir()), None)
+    if home is None:
+        raise DataError(f"expected the folder {CURE4REC}, with its forget sets, beside the data", path=str(places[0]))
+    mapped = dict(line.split(",")[:2] for line in (home / "users_map.csv").read_text().split()[1:])
+    named = read(home / f"unlearn_{who}_{round(100 * share)}.txt.gz").interactions.users
+    return [name for name in pseudonyms([mapped[one] for one in named], PUBLIC_KEY) if name in data.full.users]

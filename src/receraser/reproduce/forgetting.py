@@ -1,0 +1,151 @@
+"""Cells in which somebody is forgotten: request by request, many at once, a third of all users step by step.
+
+Times are of an open engine in memory, from the request to the next state; publishing it is not in them (the paper's
+are of training alone, too). Workers are warm. Each affected shard is fitted from nothing, and what combines them too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+
+from receraser import fingerprint
+from receraser.config import EngineConfig, part_settings
+from receraser.erasure.plan import plan
+from receraser.erasure.request import ForgetRequest
+from receraser.execution.task import submodel_task
+from receraser.reports import ForgetReport
+from receraser.reproduce.cell import Cell, Result
+from receraser.reproduce.drawn import batch_of, requests
+from receraser.reproduce.measuring import Fitted, Workshop, ranked
+from receraser.seeds import derive
+from receraser.state import State
+from receraser.work import Work
+
+__all__ = ["compute"]
+
+
+def forgets(shop: Workshop, cell: Cell) -> Result:
+    """Forget one request after another; every one is timed, and what is left at the end is measured."""
+    config = shop.config(cell)
+    fitted = shop.fitted(config)
+    state = fitted.state
+    _warm_up(shop, config, state)
+    series: dict[str, list[float]] = {}
+    for request in requests(state.train, str(cell.extras["level"]), int(cell.extras["n"]), cell.seed):
+        state, seconds, report = forgotten(shop, config, state, request)
+        for key, value in _numbers(seconds, report).items():
+            series.setdefault(key, []).append(value)
+    found = ranked(shop.measured(state))
+    return dataclasses.replace(
+        found,
+        seconds=_with_pretraining(shop, fitted),
+        numbers={**found.numbers, "balance": state.partition.balance, "shards": len(state.shards)},
+        series=series,
+        notes={**found.notes, "level": state.level},
+    )
+
+
+def batch(shop: Workshop, cell: Cell) -> Result:
+    """Forget many users at once."""
+    config = shop.config(cell)
+    fitted = shop.fitted(config)
+    _warm_up(shop, config, fitted.state)
+    request = batch_of(shop.data, str(cell.extras["who"]), float(cell.extras["size"]), cell.seed)
+    state, seconds, report = forgotten(shop, config, fitted.state, request)
+    found = ranked(shop.measured(state))
+    numbers = {"forgotten": len(request.users), "balance": state.partition.balance, **_numbers(seconds, report)}
+    return dataclasses.replace(
+        found,
+        seconds=dict(fitted.seconds),
+        numbers={**found.numbers, **numbers, "of shards": len(state.shards)},
+        notes={**found.notes, "path": report.path},
+    )
+
+
+def gradual(shop: Workshop, cell: Cell) -> Result:
+    """Let a share of the users leave in equal steps; measure after each."""
+    config = shop.config(cell)
+    fitted = shop.fitted(config)
+    state = fitted.state
+    share, steps = float(cell.extras["share"]), int(cell.extras["steps"])
+    _warm_up(shop, config, state)
+    everybody = requests(state.train, "users", len(state.train.users), cell.seed)  # in the order they are drawn in
+    bounds = [round(share * step / steps * len(everybody)) for step in range(steps + 1)]
+    first = shop.measured(state)
+    series: dict[str, list[float]] = {
+        "gone": [0.0],
+        "balance": [state.partition.balance],
+        "total": [0.0],
+        "shards": [0.0],
+    }
+    series |= {name: [first.metrics[name]] for name in ranked(first).metrics}
+    found = ranked(first)
+    for step in range(steps):
+        some = everybody[bounds[step] : bounds[step + 1]]
+        request = ForgetRequest.of(users=[name for one in some for name in one.users])
+        state, seconds, report = forgotten(shop, config, state, request)
+        found = ranked(shop.measured(state))
+        series["gone"].append(share * (step + 1) / steps)
+        series["balance"].append(state.partition.balance)
+        series["total"].append(seconds["total"])
+        series["shards"].append(len(report.shards_retrained))
+        for name, value in found.metrics.items():
+            series[name].append(value)
+    return dataclasses.replace(found, seconds=dict(fitted.seconds), series=series)
+
+
+def forgotten(
+    shop: Workshop, config: EngineConfig, state: State, request: ForgetRequest
+) -> tuple[State, dict[str, float], ForgetReport]:
+    """Forget, as an engine does; return the next state, the seconds of the stages, and the report."""
+    started = time.perf_counter()
+    work = Work(config, shop.executor)
+    planned = plan(request, state.train, state.valid, state.partition)
+    report = work.forget_report(state, planned, anew=False)
+    after = work.forget(state, planned, report)
+    return after, {**work.seconds, "total": time.perf_counter() - started}, report
+
+
+def _warm_up(shop: Workshop, config: EngineConfig, state: State) -> None:
+    """Forget somebody once for nothing: whatever is imported, compiled or allocated then is nobody's training time."""
+    name = f"forgets {fingerprint.of_settings(config.as_dict())}"
+    if name not in shop.warm:
+        shop.warm.add(name)
+        forgotten(shop, config, state, requests(state.train, "interactions", 1, config.seed + 1)[0])
+
+
+def _numbers(seconds: Mapping[str, float], report: ForgetReport) -> dict[str, float]:
+    stages = {name: seconds.get(name, 0.0) for name in ("submodels", "aggregate", "total")}
+    removed = report.rows_removed + report.valid_rows_removed
+    return {**stages, "shards": len(report.shards_retrained), "rows": removed}
+
+
+def _with_pretraining(shop: Workshop, fitted: Fitted) -> dict[str, float]:
+    """Return the seconds of a fit; those of a partition's vectors, which it learns first, told apart."""
+    seconds = dict(fitted.seconds)
+    config = fitted.state.config
+    _, settings = part_settings(config, "partition")
+    if "embeddings" not in settings:
+        return seconds
+    own = {"dim": settings["dim"], "device": settings.get("device", "cpu")}
+    task = submodel_task(
+        str(settings["embeddings"]), own, derive(config.seed, "pretrain"), fitted.state.train, fitted.state.valid
+    )
+    spent = shop.executor.run([task])[0].seconds
+    return seconds | {"pretrain": spent, "partition": max(0.0, seconds["partition"] - spent)}
+
+
+def compute(shop: Workshop, cell: Cell) -> Result:
+    """Compute a cell, of whichever kind."""
+    kinds: dict[str, Callable[[Cell], Result]] = {
+        "rows": shop.rows,
+        "fit": shop.fit,
+        "sweeps": shop.sweeps,
+        "store": shop.store,
+        "forgets": lambda one: forgets(shop, one),
+        "batch": lambda one: batch(shop, one),
+        "gradual": lambda one: gradual(shop, one),
+    }
+    return kinds[cell.kind](cell)

@@ -1,0 +1,139 @@
+"""How pictures look: one message each, fonts that can be read from the back of a room, colours for every eye.
+
+The colours are Okabe and Ito's; what colour says, a marker or a place says too.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["COLOURS", "colour", "curve", "label_below", "marker", "panels", "plain_logarithm", "saved", "titled"]
+
+COLOURS = {
+    "retrain": "#444444",
+    "sisa": "#CC79A7",
+    "grapheraser": "#E69F00",
+    "receraser": "#D55E00",
+    "spectral": "#0072B2",
+    "gram": "#009E73",
+    "ease": "#56B4E9",
+    "graphfilter": "#8C6D00",
+}
+_MARKERS = {
+    "retrain": "D",
+    "sisa": "v",
+    "grapheraser": "^",
+    "receraser": "s",
+    "spectral": "o",
+    "gram": "P",
+    "ease": "X",
+    "graphfilter": "*",
+}
+_STYLE = {
+    "font.size": 13,
+    "axes.titlesize": 14,
+    "axes.labelsize": 13,
+    "xtick.labelsize": 12,
+    "ytick.labelsize": 12,
+    "legend.fontsize": 12,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "axes.axisbelow": True,
+    "svg.hashsalt": "receraser",
+    "svg.fonttype": "none",
+}
+
+
+def colour(row: str) -> str:
+    """Return the colour of a method, whatever is said of it after a comma."""
+    return COLOURS.get(row.partition(",")[0], "#999999")
+
+
+def marker(row: str) -> str:
+    """Return the marker of a method."""
+    return _MARKERS.get(row.partition(",")[0], ".")
+
+
+def panels(figure: Figure, titles: Sequence[str], *, share_y: bool = False, rows: int = 1) -> list[Axes]:
+    """Return a panel for each title, side by side; with several rows the titles stand above the first."""
+    grid = figure.subplots(rows, max(1, len(titles)), squeeze=False, sharey="row" if share_y else False)
+    for number, title in enumerate(titles):
+        grid[0][number].set_title(title)
+    return [axes for row in grid for axes in row]
+
+
+def curve(
+    axes: Axes, row: str, points: Sequence[tuple[float, float]], *, label: str = "", halves: Sequence[float] = ()
+) -> None:
+    """Draw the curve of a method, with half the range over seeds up and down; a variant of it hollow and dashed."""
+    if not points:
+        return
+    variant = "," in row
+    axes.errorbar(
+        [x for x, _ in points],
+        [y for _, y in points],
+        yerr=list(halves) or None,
+        color=colour(row),
+        marker=marker(row),
+        markerfacecolor="white" if variant else colour(row),
+        linestyle="--" if variant else "-",
+        markersize=8,
+        capsize=3,
+        label=label or None,
+    )
+
+
+def label_below(figure: Figure, columns: int = 4) -> None:
+    """Write one legend for all panels below them, every label once."""
+    found: dict[str, Artist] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        wide = max(1, min(columns, int(figure.get_figwidth() / 1.8)))
+        figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=wide)
+
+
+def plain_logarithm(axes: Axes, which: str) -> None:
+    """Make an axis logarithmic, with numbers that people read: 0.1, 0.3, 1."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    axis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def titled(figure: Figure, text: str) -> None:
+    """Write the title, in as many lines as the width wants."""
+    figure.suptitle("\n".join(textwrap.wrap(text, max(20, int(7.5 * figure.get_figwidth())))), fontsize=15)
+
+
+def saved(path: Path, size: tuple[float, float], draw: Callable[[Figure], None]) -> list[Path]:
+    """Draw a figure and write it as PNG and SVG; the same numbers give the same bytes."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    files = []
+    with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasAgg(figure)
+        draw(figure)
+        for kind in ("png", "svg"):
+            file = path.with_name(f"{path.name}.{kind}")
+            figure.savefig(file, dpi=120, metadata={"Date": None} if kind == "svg" else None)
+            files.append(file)
+    return files

@@ -1,0 +1,92 @@
+"""What Figures 2 and 3 share: variants of one method side by side, as a table and as bars of Recall@20."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from receraser.reproduce.page import against, named, share_text, table
+from receraser.reproduce.picture import label_below, panels, titled
+from receraser.reproduce.studies.study import Findings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Bars"]
+
+_OURS, _THEIRS, _REFERENCE = "#0072B2", "#E69F00", "#444444"
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A table and a picture of variants.
+
+    Attributes
+    ----------
+    introduction
+        The first lines of the page.
+    printed
+        Recall@20 that the paper names, by (data set, model) and line.
+    message
+        What the picture is about.
+    """
+
+    introduction: Sequence[str]
+    printed: Mapping[tuple[str, str], Mapping[str, float]]
+    message: str
+
+    def page(self, found: Findings) -> list[str]:
+        """Return a table for each model."""
+        lines = list(self.introduction)
+        for model in found.models:
+            rows = []
+            for row in found.rows(model):
+                printed = self._printed(found, model).get(row)
+                cells = [named(row), against(found.spread(model, row, "recall@20"), printed)]
+                ndcg = found.spread(model, row, "ndcg@20")
+                cells.append("" if ndcg is None else ndcg.text())
+                for metric in ("recall@20", "ndcg@20"):
+                    share = found.share((model, row, "fit", None), (model, "retrain", "fit", None), metric)
+                    cells.append(share_text(share))
+                cells.append(f"{_mean([one.numbers['balance'] for one in found.of(model, row)]):.2f}")
+                rows.append(cells)
+            columns = ["", "R@20", "N@20", "share R@20", "share N@20", "balance"]
+            lines += ["", f"## {named(model)}", "", *table(columns, rows)]
+        return lines
+
+    def draw(self, found: Findings, figure: Figure) -> None:
+        """Draw Recall@20 of each variant; the line is the full retrain."""
+        models = found.models
+        for axes, model in zip(panels(figure, [named(one) for one in models]), models, strict=True):
+            rows = [row for row in found.rows(model) if row != "retrain"]
+            spreads = [found.spread(model, row, "recall@20") for row in rows]
+            heights = [0.0 if one is None else one.mean for one in spreads]
+            halves = [0.0 if one is None else one.half for one in spreads]
+            colours = [_OURS if row in self._ours else "#8CBFDE" for row in rows]
+            bars = axes.bar(range(len(rows)), heights, yerr=halves, color=colours)
+            axes.bar_label(bars, [f"{one:.3f}" for one in heights], padding=3, fontsize=11)
+            for x, row in enumerate(rows):
+                if row in (printed := self._printed(found, model)):
+                    axes.plot(x, printed[row], color=_THEIRS, marker="D", markeredgecolor="black", label="paper")
+            full = found.spread(model, "retrain", "recall@20")
+            if full is not None:
+                axes.axhline(full.mean, color=_REFERENCE, linestyle="--", label="full retrain")
+            axes.set_xticks(range(len(rows)), [named(row) for row in rows], rotation=30, ha="right")
+            axes.margins(y=0.15)
+            axes.grid(axis="x", visible=False)
+            if model == models[0]:
+                axes.set_ylabel("Recall@20")
+        titled(figure, f"{found.order.dataset}: {self.message}")
+        label_below(figure)
+
+    @property
+    def _ours(self) -> tuple[str, ...]:
+        return ("hash", "spectral", "spectral, hash")
+
+    def _printed(self, found: Findings, model: str) -> Mapping[str, float]:
+        return self.printed.get((found.order.dataset, model), {})
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / max(1, len(values))

@@ -1,0 +1,103 @@
+"""Beyond the paper, its open problem: many users at once. How many shards they touch, the time, the quality.
+
+Spread evenly, m users touch K (1 - (1 - 1/K)^m) of K shards: a hundred touch all of ten. From there on forgetting costs
+what fitting costs, and "RecEraser's time" of one shard is not the time of a batch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from receraser.reproduce.cell import Extras
+from receraser.reproduce.drawn import has_forget_sets
+from receraser.reproduce.order import Order
+from receraser.reproduce.page import named, share_text, table, time_text
+from receraser.reproduce.picture import curve, label_below, panels, plain_logarithm, titled
+from receraser.reproduce.studies.requests import forgetting, mean_of, of_method, retrain_seconds, survivors
+from receraser.reproduce.studies.study import Entry, Findings, Study, picked
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["STUDY"]
+
+METHODS = ("sisa", "grapheraser", "receraser", "spectral", "spectral-32", "gram")
+RANDOM = (1, 3, 10, 30, 0.05, 0.1, 0.15, 0.2)  # users, or below 1 a share of them
+LISTED = (0.05, 0.1, 0.15, 0.2)
+WHO = ("random", "core", "edge")
+
+
+def entries(order: Order) -> list[Entry]:
+    """Return batches of every size, of whom there are sets, and a retrain without each."""
+    listed = order.dataset == "ml-100k" and (order.data is None or has_forget_sets(order.data))
+    found = []
+    for model in order.models:
+        for who in WHO if listed else WHO[:1]:
+            for size in RANDOM if who == "random" else LISTED:
+                extras: Extras = {"who": who, "size": size}
+                found.append(survivors(order, model, "retrain", of_method(order, model, "retrain"), extras, size))
+                for method in picked(order, METHODS):
+                    name, _, shards = method.partition("-")
+                    settings = of_method(order, model, name, shards=int(shards or 10))
+                    row = f"{name}, K={shards}" if shards else name
+                    found.append(forgetting(order, model, row, settings, "batch", extras, size))
+    return found
+
+
+def page(found: Findings) -> list[str]:
+    """Return a table for each model and each kind of users."""
+    lines = [
+        "One batch, forgotten at once: every shard that it touches is fitted once. Expected: K (1 - (1 -",
+        "1/K)^m) shards, if m users are spread evenly and each is in one shard. Time from the request to",
+        "the next state in memory, and as a share of a retrain on the survivors; quality beside that",
+        "retrain, with the 95 % paired bootstrap interval over users. `core` and `edge`: the forget sets of",
+        "CURE4Rec, the most and the least connected users. One seed.",
+    ]
+    for model in found.models:
+        for who in WHO:
+            if rows := _rows(found, model, who):
+                columns = ["", "users", "m", "shards touched", "expected", "time", "of a retrain", "N@20"]
+                lines += ["", f"## {named(model)}, {who} users", ""]
+                lines += table([*columns, "share of a retrain's N@20"], rows)
+    return lines
+
+
+def _rows(found: Findings, model: str, who: str) -> list[list[str]]:
+    """Return a line for each method and size, the smallest first."""
+    rows = []
+    for row in [one for one in found.rows(model) if one != "retrain"]:
+        at = {size: found.of(model, row, who, size)[0] for size in found.xs(model, row, who)}
+        for size, one in sorted(at.items(), key=lambda pair: pair[1].numbers["forgotten"]):
+            m, k = one.numbers["forgotten"], one.numbers["of shards"]
+            full = retrain_seconds(found, model, f"{who} left", size)
+            kept = found.share((model, row, who, size), (model, "retrain", f"{who} left", size), "ndcg@20")
+            cells = [named(row), f"{100 * size:g} %" if size < 1 else ""]
+            cells += [f"{m:.0f}", f"{one.numbers['shards']:.0f} of {k:.0f}", f"{k * (1 - (1 - 1 / k) ** m):.1f}"]
+            cells += [time_text(one.numbers["total"]), f"{one.numbers['total'] / full:.2f}" if full else ""]
+            rows.append([*cells, f"{one.metrics['ndcg@20']:.4f}", share_text(kept)])
+    return rows
+
+
+def draw(found: Findings, figure: Figure) -> None:
+    """Draw the time of a batch of random users, as a share of a full retrain, against its size."""
+    models = found.models
+    for axes, model in zip(panels(figure, [named(one) for one in models], share_y=True), models, strict=True):
+        for row in [one for one in found.rows(model) if one != "retrain"]:
+            points = []
+            for size in found.xs(model, row, "random"):
+                ours = mean_of([one.numbers["total"] for one in found.of(model, row, "random", size)])
+                full = retrain_seconds(found, model, "random left", size)
+                if ours is not None and full:
+                    points.append((found.of(model, row, "random", size)[0].numbers["forgotten"], ours / full))
+            curve(axes, row, sorted(points), label=named(row))
+        axes.axhline(1, color="black", linestyle="--", linewidth=1)
+        axes.set_xlabel("users forgotten at once")
+        for which in "xy":
+            plain_logarithm(axes, which)
+        if model == models[0]:
+            axes.set_ylabel("time, share of a full retrain")
+    titled(figure, f"{found.order.dataset}: many users at once, beside fitting everything again")
+    label_below(figure)
+
+
+STUDY = Study("batch", "Many users at once", entries, page, draw)

@@ -1,0 +1,111 @@
+"""Figure 4: the number of shards against quality and against the time of one forgotten interaction.
+
+One shard is a full retrain, for either method. The times are means over requests one after another, from the request
+to the next state in memory; those of one shard are the time of the full fit.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+from receraser.reproduce.cell import Cell, Extras, Result
+from receraser.reproduce.order import Order
+from receraser.reproduce.page import named, share_text, table, time_text
+from receraser.reproduce.picture import curve, label_below, panels, plain_logarithm, titled
+from receraser.reproduce.settings import chosen
+from receraser.reproduce.studies.study import Entry, Findings, Study, fits, picked
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["STUDY"]
+
+SHARDS = (1, 5, 10, 20, 30, 40, 50)
+METHODS = ("receraser", "spectral")
+FORGETS = 10
+
+
+def entries(order: Order) -> list[Entry]:
+    """Return, for each number of shards, a fit and a few forgotten interactions."""
+    found = []
+    extras: Extras = {"level": "interactions", "n": order.forgets or FORGETS}
+    for seed in range(order.seeds):
+        for model in order.models:
+            found.append(fits(order, model, "retrain", chosen(order.dataset, model, "retrain", seed=seed), x=1))
+            for method in picked(order, METHODS):
+                for k in SHARDS:
+                    settings = chosen(order.dataset, model, method, shards=k, seed=seed)
+                    entry = fits(order, model, method, settings, x=k)
+                    found.append(entry)
+                    if k > 1 and seed == 0:  # times do not depend on a seed
+                        cell = Cell("forgets", order.dataset, settings.config, {**entry.cell.extras, **extras})
+                        found.append(Entry(model, method, cell, settings.origin, "forgets", k))
+    return found
+
+
+def seconds(found: Findings, model: str, row: str, k: float) -> float | None:
+    """Return the seconds of one forgotten interaction; of one shard, of the full fit."""
+    if k == 1:
+        fitted = found.of(model, row, "fit", 1)
+        return statistics.mean(fit_seconds(one) for one in fitted) if fitted else None
+    several = [value for one in found.of(model, row, "forgets", k) for value in one.series["total"]]
+    return statistics.mean(several) if several else None
+
+
+def fit_seconds(one: Result) -> float:
+    """Return the seconds of everything that is learned."""
+    return sum(one.seconds.values())
+
+
+def page(found: Findings) -> list[str]:
+    """Return a table for each model."""
+    lines = [
+        "One forgotten interaction, from the request to the next state in memory (mean; with one shard: a",
+        "full fit). `share`: of our own retrain, with the ends of the seeds' 95 % paired bootstrap",
+        "intervals over users.",
+    ]
+    for model in found.models:
+        rows = []
+        for method in [row for row in found.rows(model) if row != "retrain"]:
+            for k in found.xs(model, method):
+                cells = [named(method), f"{k:.0f}"]
+                for metric in ("recall@20", "ndcg@20"):
+                    one = found.spread(model, method, metric, x=k)
+                    cells.append("" if one is None else one.text())
+                share = found.share((model, method, "fit", k), (model, "retrain", "fit", None), "ndcg@20")
+                time, full = seconds(found, model, method, k), seconds(found, model, "retrain", 1)
+                cells += [share_text(share), "" if time is None else time_text(time)]
+                cells.append("" if time is None or not full else f"{time / full:.3f}")
+                rows.append(cells)
+        lines += ["", f"## {named(model)}", ""]
+        lines += table(["", "shards", "R@20", "N@20", "share N@20", "one forget", "of a full fit"], rows)
+    return lines
+
+
+def draw(found: Findings, figure: Figure) -> None:
+    """Draw quality above, time below, against the number of shards."""
+    models = found.models
+    axes = panels(figure, [named(one) for one in models], rows=2)
+    for number, model in enumerate(models):
+        above, below = axes[number], axes[len(models) + number]
+        for method in [row for row in found.rows(model) if row != "retrain"]:
+            points = [(k, found.spread(model, method, "recall@20", x=k)) for k in found.xs(model, method)]
+            known = [(k, one) for k, one in points if one is not None]
+            halves = [one.half for _, one in known]
+            curve(above, method, [(k, one.mean) for k, one in known], label=named(method), halves=halves)
+            times = [(k, seconds(found, model, method, k)) for k in found.xs(model, method)]
+            curve(below, method, [(k, one) for k, one in times if one is not None], label=named(method))
+        above.set_ylim(0, 1.1 * above.get_ylim()[1])
+        below.set_xlabel("shards")
+        plain_logarithm(below, "y")
+        for one in (above, below):
+            one.set_xticks(SHARDS, [str(k) for k in SHARDS])
+        if number == 0:
+            above.set_ylabel("Recall@20")
+            below.set_ylabel("one forget, seconds")
+    titled(figure, f"{found.order.dataset}: the number of shards, against quality and time")
+    label_below(figure)
+
+
+STUDY = Study("figure4", "Figure 4: the number of shards", entries, page, draw, lambda n: (1.5 + 4.2 * max(1, n), 7.2))

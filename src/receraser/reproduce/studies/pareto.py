@@ -1,0 +1,126 @@
+"""Beyond the paper: quality against the cost of forgetting one user, over methods and numbers of shards.
+
+What nothing else beats in both is the front. A retrain forgets by fitting everything again, so its cost is a full fit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from receraser.reproduce.cell import Extras
+from receraser.reproduce.order import Order
+from receraser.reproduce.page import named, table, time_text
+from receraser.reproduce.picture import colour, label_below, marker, panels, plain_logarithm, titled
+from receraser.reproduce.settings import Chosen
+from receraser.reproduce.studies.requests import ADDITIVE, fit_seconds, forgetting, mean_of, of_method
+from receraser.reproduce.studies.study import Entry, Findings, Study, fits, picked
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["STUDY"]
+
+METHODS = ("retrain", "sisa", "grapheraser", "receraser", "spectral", "polish", *ADDITIVE)
+SHARDS = (5, 10, 20, 32, 50)
+FORGETS = 10
+_LARGE = {"yelp2018"}  # too many items for EASE
+Point = tuple[str, float, float, float]  # line, shards, seconds, NDCG@20
+
+
+def entries(order: Order) -> list[Entry]:
+    """Return, for each method and number of shards, fits of all seeds and a few forgotten users of the first."""
+    found = []
+    extras: Extras = {"level": "users", "n": order.forgets or FORGETS}
+    for model in order.models:
+        for method in picked(order, METHODS):
+            if method == "ease" and order.dataset in _LARGE:
+                continue
+            row = "spectral, polish=1" if method == "polish" else method
+            for k in (1,) if method in ("retrain", *ADDITIVE) else SHARDS:
+                for seed in range(order.seeds):
+                    settings = _chosen(order, model, method, seed, k)
+                    found.append(fits(order, model, row, settings, x=k))
+                    if seed == 0 and method != "retrain":
+                        found.append(forgetting(order, model, row, settings, "forgets", extras, k))
+    return found
+
+
+def _chosen(order: Order, model: str, method: str, seed: int, shards: int) -> Chosen:
+    if method == "polish":
+        return of_method(order, model, "spectral", seed, shards).polished(1)
+    return of_method(order, model, method, seed, shards)
+
+
+def points(found: Findings, model: str) -> list[Point]:
+    """Return every method at every number of shards: what a forget costs, and what quality there is."""
+    these = []
+    for row in found.rows(model):
+        for k in found.xs(model, row):
+            quality = found.spread(model, row, "ndcg@20", x=k)
+            spent = [value for one in found.of(model, row, "users", k) for value in one.series["total"]]
+            if row == "retrain":
+                spent = [fit_seconds(one) for one in found.of(model, row, x=k)]
+            seconds = mean_of(spent)
+            if quality is not None and seconds is not None:
+                these.append((row, k, seconds, quality.mean))
+    return these
+
+
+def front(these: list[Point]) -> list[Point]:
+    """Return those that no other is at least as quick and at least as good as, quickest first.
+
+    Examples
+    --------
+    >>> front([("a", 1, 2.0, 0.3), ("b", 1, 1.0, 0.2), ("c", 1, 3.0, 0.25)])
+    [('b', 1, 1.0, 0.2), ('a', 1, 2.0, 0.3)]
+    """
+    best: list[Point] = []
+    for point in sorted(these, key=lambda one: (one[2], -one[3])):
+        if not best or point[3] > best[-1][3]:
+            best.append(point)
+    return best
+
+
+def page(found: Findings) -> list[str]:
+    """Return a table for each model, quickest first."""
+    lines = [
+        "NDCG@20 (mean over seeds) against the time of forgetting one user (mean; from the request to the",
+        "next state in memory; a retrain: a full fit). On the front: nothing else is as quick and as good.",
+    ]
+    for model in found.models:
+        these = points(found, model)
+        best = front(these)
+        rows = []
+        for point in sorted(these, key=lambda one: one[2]):
+            row, k, seconds, quality = point
+            cells = [named(row), f"{k:.0f}", time_text(seconds), f"{quality:.4f}"]
+            rows.append([*cells, "yes" if point in best else ""])
+        lines += ["", f"## {named(model)}", "", *table(["", "shards", "one user", "N@20", "on the front"], rows)]
+    return lines
+
+
+def draw(found: Findings, figure: Figure) -> None:
+    """Draw every point; the front as a line, the number of shards beside each."""
+    models = found.models
+    for axes, model in zip(panels(figure, [named(one) for one in models]), models, strict=True):
+        these = points(found, model)
+        best = front(these)
+        axes.plot([one[2] for one in best], [one[3] for one in best], color="#999999", linewidth=4, alpha=0.4, zorder=0)
+        for row, k, seconds, quality in these:
+            face = "none" if "polish" in row else colour(row)
+            axes.plot(
+                seconds, quality, marker(row), color=colour(row), markerfacecolor=face, markersize=9, label=named(row)
+            )
+            if k > 1:
+                axes.annotate(f"{k:.0f}", (seconds, quality), (6, 4), textcoords="offset points", fontsize=10)
+        axes.set_xlabel("seconds to forget one user")
+        plain_logarithm(axes, "x")
+        if model == models[0]:
+            axes.set_ylabel("NDCG@20")
+    titled(figure, f"{found.order.dataset}: quality against the cost of forgetting (numbers: shards; grey: the front)")
+    label_below(figure)
+
+
+STUDY = Study(
+    "pareto", "Quality against the cost of forgetting", entries, page, draw, lambda n: (1 + 5.0 * max(1, n), 5.2)
+)

@@ -1,0 +1,69 @@
+"""What the studies of forgetting share: entries of requests one after another, and of a retrain on the survivors.
+
+Times depend on no seed, so they are measured with the first one alone.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from receraser.reproduce.cell import Cell, Extras, Result
+from receraser.reproduce.order import Order
+from receraser.reproduce.settings import Chosen, additive, chosen
+from receraser.reproduce.studies.study import Entry, Findings, fits
+
+__all__ = [
+    "ADDITIVE",
+    "fit_seconds",
+    "forgetting",
+    "mean_of",
+    "of_method",
+    "per_request",
+    "retrain_seconds",
+    "survivors",
+]
+
+ADDITIVE = ("gram", "ease", "graphfilter")
+
+
+def of_method(order: Order, model: str, method: str, seed: int = 0, shards: int = 10) -> Chosen:
+    """Return what stands for a method, or for a model that needs no shards."""
+    if method in ADDITIVE:
+        return additive(order.dataset, method, seed=seed)
+    return chosen(order.dataset, model, method, shards=shards, seed=seed)
+
+
+def forgetting(
+    order: Order, model: str, row: str, settings: Chosen, kind: str, extras: Extras, x: float = 0.0
+) -> Entry:
+    """Return the entry of a cell in which somebody is forgotten; `what` is the level, or the kind of users."""
+    own = {**fits(order, model, row, settings).cell.extras, **extras}
+    what = str(extras.get("level", extras.get("who", kind)))
+    return Entry(model, row, Cell(kind, order.dataset, settings.config, own), settings.origin, what, x)
+
+
+def survivors(order: Order, model: str, row: str, settings: Chosen, extras: Extras, x: float = 0.0) -> Entry:
+    """Return the entry of a fit, from nothing, on those who are left."""
+    entry = forgetting(order, model, row, settings, "fit", extras, x)
+    return Entry(model, row, entry.cell, entry.origin, f"{entry.what} left", x)
+
+
+def fit_seconds(one: Result) -> float:
+    """Return the seconds of everything that is learned."""
+    return sum(one.seconds.values())
+
+
+def mean_of(values: Sequence[float]) -> float | None:
+    """Return the mean; None of nothing."""
+    return statistics.mean(values) if values else None
+
+
+def per_request(found: Findings, model: str, row: str, level: str, key: str) -> float | None:
+    """Return the mean over requests of a number that was noted for each."""
+    return mean_of([value for one in found.of(model, row, level) for value in one.series.get(key, [])])
+
+
+def retrain_seconds(found: Findings, model: str, what: str, x: float | None = None) -> float | None:
+    """Return the seconds of a full retrain on the survivors."""
+    return mean_of([fit_seconds(one) for one in found.of(model, "retrain", what, x)])

@@ -1,0 +1,172 @@
+"""`Study`: a table or figure as a value. `Entry`: a cell and what it stands for there. `Findings`: what was found.
+
+A study says which entries it has and how a page and a picture are made of findings; it computes nothing. Cells that are
+missing are left out of the page, which says how many they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from receraser.errors import UsageError, nearest
+from receraser.reproduce.cell import Cell, Result
+from receraser.reproduce.comparing import Share, Spread, paired_p
+from receraser.reproduce.order import Order
+from receraser.reproduce.settings import Chosen, additive
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["ALONE", "Entry", "Findings", "Study", "fits", "picked", "without_shards"]
+
+ALONE = "without shards"  # stands for the model where a method brings its own
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell, and what it stands for.
+
+    Attributes
+    ----------
+    model, row
+        Which table of the page, and which line of it.
+    what
+        The part of the line: "fit", "users", "survivors"; a study's own words.
+    x
+        Where on an axis: a number of shards, a share of the users.
+    origin
+        Where the settings come from.
+    """
+
+    model: str
+    row: str
+    cell: Cell
+    origin: str = ""
+    what: str = "fit"
+    x: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """The entries of an order, and the results of those that are there."""
+
+    order: Order
+    found: Sequence[tuple[Entry, Result]]
+    missing: Sequence[Entry] = ()
+    _cache: dict[tuple[str, ...], Share | None] = field(default_factory=dict)
+
+    @property
+    def models(self) -> list[str]:
+        """Models that something was found of, in the order asked for; what needs no shards is left out."""
+        return [model for model in self.order.models if any(entry.model == model for entry, _ in self.found)]
+
+    def rows(self, model: str) -> list[str]:
+        """Return the lines of a model's table, each once."""
+        return list(dict.fromkeys(entry.row for entry, _ in self.found if entry.model == model))
+
+    def of(self, model: str, row: str, what: str = "fit", x: float | None = None) -> list[Result]:
+        """Return results, one for each seed."""
+        return [one for _, one in self._some(model, row, what, x)]
+
+    def xs(self, model: str, row: str, what: str = "fit") -> list[float]:
+        """Return the places on the axis, ascending."""
+        return sorted({entry.x for entry, _ in self._some(model, row, what, None)})
+
+    def _some(self, model: str, row: str, what: str, x: float | None) -> list[tuple[Entry, Result]]:
+        some = [
+            (entry, one)
+            for entry, one in self.found
+            if (entry.model, entry.row, entry.what) == (model, row, what) and (x is None or entry.x == x)
+        ]
+        return sorted(some, key=lambda pair: pair[0].cell.seed)
+
+    def spread(self, model: str, row: str, metric: str, what: str = "fit", x: float | None = None) -> Spread | None:
+        """Return a metric over the seeds; None where there is nothing."""
+        values = tuple(one.metrics[metric] for one in self.of(model, row, what, x) if metric in one.metrics)
+        return Spread(values) if values else None
+
+    def share(
+        self, ours: tuple[str, str, str, float | None], theirs: tuple[str, str, str, float | None], metric: str
+    ) -> Share | None:
+        """Compare (model, row, what, x) with another, seed by seed over the same users; None where there is no pair."""
+        key = (repr(ours), repr(theirs), metric)
+        if key not in self._cache:
+            pairs = [
+                (a.per_user[metric], b.per_user[metric])
+                for a, b in self._pairs(ours, theirs)
+                if float(b.per_user[metric].mean()) > 0
+            ]
+            self._cache[key] = Share.of(pairs) if pairs else None
+        return self._cache[key]
+
+    def p_value(
+        self, ours: tuple[str, str, str, float | None], theirs: tuple[str, str, str, float | None], metric: str
+    ) -> float | None:
+        """Return the largest p-value of the seeds' paired t-tests over users."""
+        found = [paired_p(a.per_user[metric], b.per_user[metric]) for a, b in self._pairs(ours, theirs)]
+        return max(found) if found else None
+
+    def _pairs(
+        self, ours: tuple[str, str, str, float | None], theirs: tuple[str, str, str, float | None]
+    ) -> list[tuple[Result, Result]]:
+        """Return pairs of one seed (one that no seed enters stands for all) whose users are the same."""
+        others = {entry.cell.seed: one for entry, one in self._some(*theirs)}
+        pairs = []
+        for entry, one in self._some(*ours):
+            other = others.get(entry.cell.seed)
+            if other is not None and one.per_user and one.notes.get("users") == other.notes.get("users"):
+                pairs.append((one, other))
+        return pairs
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table or figure.
+
+    Attributes
+    ----------
+    entries
+        Which cells an order needs.
+    page
+        The body of the Markdown page.
+    draw
+        Draws into an empty figure; None where a picture would say nothing.
+    size
+        Of the picture, in inches, for so many models.
+    """
+
+    name: str
+    title: str
+    entries: Callable[[Order], list[Entry]]
+    page: Callable[[Findings], list[str]]
+    draw: Callable[[Findings, Figure], None] | None = None
+    size: Callable[[int], tuple[float, float]] = lambda n: (4.2 * max(1, n), 4.4)
+
+
+def picked(order: Order, known: Iterable[str], default: Iterable[str] | None = None) -> list[str]:
+    """Return the methods that were asked for, of those that a study has; all where none was named."""
+    names = list(known)
+    for one in order.methods:
+        if one not in names:
+            raise UsageError(f"{order.study} has no method {one!r}: {nearest(one, names)}")
+    return [one for one in names if one in order.methods] if order.methods else list(default or names)
+
+
+def fits(order: Order, model: str, row: str, settings: Chosen, *, what: str = "fit", x: float = 0.0) -> Entry:
+    """Return the entry of a plain fit."""
+    extras: dict[str, str | int | float] = {"epochs": "chosen"} if settings.chooses_epochs else {}
+    return Entry(model, row, Cell("fit", order.dataset, settings.config, extras), settings.origin, what, x)
+
+
+def without_shards(order: Order, names: Sequence[str]) -> list[Entry]:
+    """Return the entries of models that need no shards; what draws nothing at random has one seed."""
+    found = []
+    for name in names:
+        for seed in range(1 if name == "ease" else order.seeds):
+            found.append(fits(order, ALONE, name, additive(order.dataset, name, seed=seed)))
+            own = additive(order.dataset, name, seed=seed, own_rank=True)
+            if own.config != found[-1].cell.config:
+                found.append(fits(order, ALONE, f"{name}, rank {own.config.hyperparameters['rank']}", own))
+    return found

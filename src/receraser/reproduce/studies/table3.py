@@ -1,0 +1,145 @@
+"""Table 3: quality of every method with every model, ours beside the paper's; and what needs no shards.
+
+Beside `spectral` stand its controls: attention on the very same hash shards, and, for `polish`, the same sweeps from
+random vectors. So it can be told what the merge is worth, and what the sweeps are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from receraser.reproduce import paper
+from receraser.reproduce.cell import METRICS, Cell
+from receraser.reproduce.order import Order
+from receraser.reproduce.page import against, difference, named, share_text, table
+from receraser.reproduce.picture import colour, marker, panels, titled
+from receraser.reproduce.settings import chosen
+from receraser.reproduce.studies.study import ALONE, Entry, Findings, Study, fits, picked, without_shards
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["STUDY"]
+
+METHODS = ("retrain", "sisa", "grapheraser", "receraser", "spectral")
+CONTROLS = ("polish", "sweeps", "attention-on-hash")
+ADDITIVE = ("gram", "ease", "graphfilter")
+POLISHED, SWEPT, ATTENDED = "spectral, polish=1", "control: random vectors, 1 sweep", "control: hash shards, attention"
+_MOST_ITEMS = {"yelp2018"}  # catalogues too large for EASE's matrix of all pairs of items
+
+
+def entries(order: Order) -> list[Entry]:
+    """Return methods, controls and models without shards."""
+    wanted = picked(order, (*METHODS, *CONTROLS, *ADDITIVE))
+    found = [
+        entry for seed in range(order.seeds) for model in order.models for entry in _of(order, model, seed, wanted)
+    ]
+    without = [name for name in ADDITIVE if name in wanted and not (name == "ease" and order.dataset in _MOST_ITEMS)]
+    return found + without_shards(order, without)
+
+
+def _of(order: Order, model: str, seed: int, wanted: list[str]) -> list[Entry]:
+    """Return the entries of one model and seed."""
+    found = [
+        fits(order, model, method, chosen(order.dataset, model, method, seed=seed))
+        for method in METHODS
+        if method in wanted
+    ]
+    merged = chosen(order.dataset, model, "spectral", seed=seed)
+    own = chosen(order.dataset, model, "spectral", seed=seed, own_rank=True)
+    if "spectral" in wanted and own.config != merged.config:
+        found.append(fits(order, model, f"spectral, rank {own.config.aggregation_settings['rank']}", own))
+    polished = merged.polished(1)
+    if "polish" in wanted:
+        found.append(fits(order, model, POLISHED, polished))
+    if "sweeps" in wanted:
+        found.append(Entry(model, SWEPT, Cell("sweeps", order.dataset, polished.config), merged.origin))
+    if "attention-on-hash" in wanted:
+        attended = chosen(order.dataset, model, "receraser", seed=seed)
+        found.append(fits(order, model, ATTENDED, merged.under(attended)))
+    return found
+
+
+def theirs(found: Findings, model: str, row: str) -> Mapping[str, float]:
+    """Return the paper's numbers of a line; nothing where it has none."""
+    return paper.TABLE3.get(found.order.dataset, {}).get((model, row), {})
+
+
+def page(found: Findings) -> list[str]:
+    """Return a section for each model: what counts most, then every number."""
+    lines = [
+        "Means over seeds ± half the range, on the test rows. `share`: of our own retrain of the same model",
+        "and seed, with the ends of the seeds' 95 % paired bootstrap intervals over users. `p`: the largest",
+        "of the seeds' paired t-tests over users of RecEraser against that method, by NDCG@20, as in the",
+        "paper.",
+    ]
+    for model in found.models:
+        lines += ["", f"## {named(model)}", "", *_summary(found, model), "", *_everything(found, model)]
+    if found.rows(ALONE):
+        lines += ["", "## Models without shards", "", *_everything(found, ALONE)]
+        lines += [
+            "",
+            "Exactly forgettable by themselves. GraphFilter has no vectors; its rank is that of its low-pass part.",
+        ]
+    if found.order.dataset == "ml-1m":
+        lines += ["", paper.MISPRINTS[1]]
+    return lines
+
+
+def _summary(found: Findings, model: str) -> list[str]:
+    rows = []
+    for row in found.rows(model):
+        printed = theirs(found, model, row)
+        both = ("recall@20", "ndcg@20")
+        cells = [named(row), *(against(found.spread(model, row, one), printed.get(one)) for one in both)]
+        ours, full = (model, row, "fit", None), (model, "retrain", "fit", None)
+        cells += [share_text(found.share(ours, full, metric)) for metric in ("recall@20", "ndcg@20")]
+        p = (
+            found.p_value((model, "receraser", "fit", None), ours, "ndcg@20")
+            if row in ("sisa", "grapheraser")
+            else None
+        )
+        balance = [one.numbers["balance"] for one in found.of(model, row) if "balance" in one.numbers]
+        cells += ["" if p is None else f"{p:.1g}", f"{sum(balance) / len(balance):.2f}" if balance else ""]
+        rows.append(cells)
+    return table(["", "R@20", "N@20", "share R@20", "share N@20", "p", "balance"], rows)
+
+
+def _everything(found: Findings, model: str) -> list[str]:
+    rows = []
+    for row in found.rows(model):
+        printed = theirs(found, model, row)
+        ours = {metric: found.spread(model, row, metric) for metric in METRICS}
+        rows.append([named(row), *("" if one is None else one.text() for one in ours.values())])
+        if printed:
+            rows.append(["· paper", *(f"{printed[metric]:.4f}" for metric in METRICS)])
+            gaps = ["" if one is None else difference(one.mean, printed[metric]) for metric, one in ours.items()]
+            rows.append(["· difference", *gaps])
+    return table(["", *(f"{metric[0].upper()}@{metric.split('@')[1]}" for metric in METRICS)], rows)
+
+
+def draw(found: Findings, figure: Figure) -> None:
+    """Draw what share of its own retrain each method keeps, ours and the paper's."""
+    models = found.models
+    for axes, model in zip(panels(figure, [named(one) for one in models], share_y=True), models, strict=True):
+        rows = [row for row in found.rows(model) if row != "retrain"][::-1]
+        for y, row in enumerate(rows):
+            ours = found.share((model, row, "fit", None), (model, "retrain", "fit", None), "ndcg@20")
+            if ours is not None:
+                spread = [[100 * (ours.mean - ours.low)], [100 * (ours.high - ours.mean)]]
+                axes.errorbar(100 * ours.mean, y, xerr=spread, color=colour(row), marker=marker(row), markersize=9)
+                axes.annotate(
+                    f"{100 * ours.mean:.1f}", (100 * ours.mean, y), (0, 9), textcoords="offset points", ha="center"
+                )
+            printed, full = (theirs(found, model, one).get("ndcg@20") for one in (row, "retrain"))
+            if printed is not None and full is not None:
+                axes.plot(100 * printed / full, y, color="black", marker="|", markersize=16, linestyle="none")
+        axes.axvline(100, color="black", linewidth=0.8)
+        axes.set_yticks(range(len(rows)), [named(row) for row in rows])
+        axes.set_xlabel("NDCG@20, % of the retrain's")
+        axes.margins(y=0.12)
+    titled(figure, f"{found.order.dataset}: what each method keeps of a full retrain (black: in the paper)")
+
+
+STUDY = Study("table3", "Table 3: quality of the methods", entries, page, draw, lambda n: (3.2 + 4.0 * max(1, n), 5.2))

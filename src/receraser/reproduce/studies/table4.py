@@ -1,0 +1,142 @@
+"""Table 4: the time of a full retrain, of a shard, of the aggregation; over random interactions, one after another.
+
+Beyond the paper: pre-training and partition, which come once and again with every rebuild; the same for users; every
+method; and the quality after the whole sequence, beside a retrain on the very same survivors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from receraser.reproduce import paper
+from receraser.reproduce.cell import Extras
+from receraser.reproduce.order import Order
+from receraser.reproduce.page import named, share_text, table, time_text
+from receraser.reproduce.picture import colour, label_below, panels, titled
+from receraser.reproduce.studies.requests import (
+    ADDITIVE,
+    forgetting,
+    mean_of,
+    of_method,
+    per_request,
+    retrain_seconds,
+    survivors,
+)
+from receraser.reproduce.studies.study import Entry, Findings, Study, picked
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["STUDY"]
+
+METHODS = ("retrain", "sisa", "grapheraser", "receraser", "spectral", "gram")
+LEVELS = ("interactions", "users")
+FORGETS = 100
+
+
+def entries(order: Order) -> list[Entry]:
+    """Return sequences of requests for each method, and the retrain on who is left after them."""
+    wanted = picked(order, METHODS)
+    found = []
+    for model in order.models:
+        for level in LEVELS:
+            extras: Extras = {"level": level, "n": order.forgets or FORGETS}
+            found.append(survivors(order, model, "retrain", of_method(order, model, "retrain"), extras))
+            for method in wanted:
+                if method != "retrain":
+                    settings = of_method(order, model, method)
+                    found.append(forgetting(order, model, method, settings, "forgets", extras))
+    return found
+
+
+def page(found: Findings) -> list[str]:
+    """Return a table of times and one of quality for each model."""
+    n = found.order.forgets or FORGETS
+    lines = [
+        f"Means over {n} random interactions, and over {n} random users, forgotten one after another: from",
+        "the request to the next state in memory, workers warm; publishing it is not in it, nor in the",
+        "paper's. Retrain: one full fit on the survivors. Pre-training and partition come once, and again",
+        "with every rebuild. One seed.",
+    ]
+    for model in found.models:
+        lines += ["", f"## {named(model)}", "", *_times(found, model), "", *_quality(found, model)]
+    if found.order.dataset == "ml-10m":
+        lines += ["", paper.MISPRINTS[2]]
+    return lines
+
+
+def _times(found: Findings, model: str) -> list[str]:
+    full = {level: retrain_seconds(found, model, f"{level} left") for level in LEVELS}
+    printed = paper.TABLE4.get(found.order.dataset, {}).get(model)
+    rows = []
+    for row in found.rows(model):
+        if row == "retrain":
+            times = [_text(full[level]) for level in LEVELS]
+            rows.append(["Retrain", "", "", "", "", times[0], "1", times[1], "1"])
+            continue
+        first = [one.seconds for one in found.of(model, row, "interactions")]
+        cells = [named(row)]
+        cells += [_text(mean_of([one[key] for one in first if key in one])) for key in ("pretrain", "partition")]
+        cells += [_text(per_request(found, model, row, "interactions", key)) for key in ("submodels", "aggregate")]
+        for level in LEVELS:
+            total, whole = per_request(found, model, row, level, "total"), full[level]
+            cells += [_text(total), f"{total / whole:.3f}" if total is not None and whole else ""]
+        rows.append(cells)
+    if printed is not None:
+        share = printed.total / printed.retrain
+        rows.append(["paper: Retrain", "", "", "", "", f"{printed.retrain:g} min", "1", "", ""])
+        theirs = [f"{value:g} min" for value in (printed.shard, printed.aggregation, printed.total)]
+        rows.append(["paper: RecEraser", "", "", *theirs, f"{share:.3f}", "", ""])
+    columns = ["", "pre-training", "partition", "shard", "aggregation", "an interaction", "of a retrain"]
+    return table([*columns, "a user", "of a retrain"], rows)
+
+
+def _quality(found: Findings, model: str) -> list[str]:
+    rows = []
+    for row in found.rows(model):
+        cells = [named(row)]
+        for level in LEVELS:
+            what = f"{level} left" if row == "retrain" else level
+            for metric in ("recall@20", "ndcg@20"):
+                one = found.spread(model, row, metric, what)
+                cells.append("" if one is None else one.text())
+            share = found.share((model, row, what, None), (model, "retrain", f"{level} left", None), "ndcg@20")
+            own = row.partition(",")[0] not in ADDITIVE and row != "retrain"
+            cells.append(share_text(share) if own or row in ADDITIVE else "")
+        rows.append(cells)
+    columns = ["after all of them", "interactions: R@20", "N@20", "share of the retrain's N@20"]
+    return table([*columns, "users: R@20", "N@20", "share of the retrain's N@20"], rows)
+
+
+def _text(seconds: float | None) -> str:
+    return "" if seconds is None else time_text(seconds)
+
+
+def draw(found: Findings, figure: Figure) -> None:
+    """Draw one forgotten interaction as a share of a full retrain: the shard, the aggregation, the rest."""
+    models = found.models
+    for axes, model in zip(panels(figure, [named(one) for one in models]), models, strict=True):
+        full = retrain_seconds(found, model, "interactions left") or float("nan")
+        rows = [row for row in found.rows(model) if row != "retrain"][::-1]
+        for y, row in enumerate(rows):
+            left = 0.0
+            for key, alpha in (("submodels", 1.0), ("aggregate", 0.55)):
+                part = 100 * (per_request(found, model, row, "interactions", key) or 0.0) / full
+                label = {"submodels": "shard", "aggregate": "aggregation"}[key]
+                axes.barh(y, part, left=left, color=colour(row), alpha=alpha, label=label if y == 0 else None)
+                left += part
+            total = 100 * (per_request(found, model, row, "interactions", "total") or 0.0) / full
+            axes.annotate(f"{total:.1f} %", (max(left, total), y), (6, -4), textcoords="offset points")
+        printed = paper.TABLE4.get(found.order.dataset, {}).get(model)
+        if printed is not None and "receraser" in rows:
+            x, y = 100 * printed.total / printed.retrain, rows.index("receraser")
+            axes.plot(x, y, color="black", marker="|", markersize=20, linestyle="none", label="RecEraser in the paper")
+        axes.set_yticks(range(len(rows)), [named(row) for row in rows])
+        axes.set_xlabel("% of a full retrain's time")
+        axes.margins(x=0.25)
+        axes.grid(axis="y", visible=False)
+    titled(figure, f"{found.order.dataset}: forgetting one interaction, beside fitting everything again")
+    label_below(figure)
+
+
+STUDY = Study("table4", "Table 4: time", entries, page, draw, lambda n: (2 + 4.4 * max(1, n), 4.6))

@@ -1,0 +1,117 @@
+"""Pages and pictures of the paper's own data sets, from made-up findings: the paper's numbers stand beside ours."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from receraser.reproduce import paper
+from receraser.reproduce.cell import METRICS, Cell, Result
+from receraser.reproduce.order import Order
+from receraser.reproduce.progress import teller
+from receraser.reproduce.report import write
+from receraser.reproduce.studies.registry import find_study
+from receraser.reproduce.studies.study import Entry, Findings
+
+STAGES = {"pretrain": 0.5, "partition": 1.0, "submodels": 2.0, "aggregate": 0.5}
+GENERATOR = np.random.default_rng(0)
+
+
+def made_up(entry: Entry) -> Result:
+    """What a cell of that kind could have found."""
+    quality = GENERATOR.uniform(0.1, 0.4, 50).astype(np.float32)
+    steps = int(entry.cell.extras.get("steps", 2)) + 1
+    return Result(
+        metrics=dict.fromkeys(METRICS, float(quality.mean())),
+        seconds=STAGES,
+        numbers={
+            "users": 6040,
+            "items": 3706,
+            "interactions": 1_000_209,
+            "density": 4.47,
+            "balance": 1.2,
+            "of shards": 10,
+            **dict.fromkeys(("train rows", "valid rows", "test rows", "fitted on"), 7),
+            "forgotten": max(1, round(100 * entry.x)),
+            "shards": 3,
+            "total": 0.7,
+            "bytes on disk": 2**21,
+            **{f"bytes of {part}": 2**20 for part in ("rows", "submodels", "aggregation", "partition")},
+        },
+        series={
+            key: [0.5] * steps for key in ("total", "submodels", "aggregate", "shards", "rows", "balance", *METRICS)
+        }
+        | {"gone": np.linspace(0, 0.3, steps).tolist()},
+        notes={"users": "everybody", "origin": "made up", "level": "L3"},
+        per_user=dict.fromkeys(METRICS, quality),
+        about={"hardware": "a GPU; a machine", "date": "2026-01-01", "versions": "torch 2", "device": "cuda"},
+    )
+
+
+def findings(study: str, dataset: str, out: Path) -> Findings:
+    order = Order(study, dataset=dataset, seeds=2, out=out, report=True)
+    return Findings(order, [(entry, made_up(entry)) for entry in find_study(study).entries(order)])
+
+
+def test_kinds_of_users_have_tables_of_their_own(tmp_path: Path) -> None:
+    page = write(find_study("batch"), findings("batch", "ml-100k", tmp_path))[1].read_text()
+    assert re.findall(r"^## BPR, (\w+) users$", page, flags=re.MULTILINE) == ["random", "core", "edge"]
+    for table in re.findall(r"(?:^\|.*\|\n)+", page, flags=re.MULTILINE):
+        assert len({line.count("|") for line in table.splitlines()}) == 1, table
+
+
+def test_the_papers_numbers_and_the_difference(tmp_path: Path) -> None:
+    files = write(find_study("table3"), findings("table3", "ml-1m", tmp_path))
+    page = files[1].read_text()
+    for cell in paper.TABLE3["ml-1m"].values():
+        assert f"| · paper | {' | '.join(f'{cell[metric]:.4f}' for metric in METRICS)} |" in page
+    assert page.count("| · difference | ") == 12
+    assert re.search(r"\| Retrain \| 0\.\d{4} ± 0\.\d{4} \(paper 0\.2389, [+-]0\.\d{4}\)", page)
+    assert "surely .2832" in page
+    assert "Computed on a GPU; a machine." in page
+
+
+def test_the_papers_minutes(tmp_path: Path) -> None:
+    page = write(find_study("table4"), findings("table4", "ml-10m", tmp_path))[1].read_text()
+    assert "| paper: RecEraser |  |  | 610 min | 330 min | 940 min | 0.037 |  |  |" in page
+    assert "14 and 4 minutes are printed with a total of 16" in page
+    ours = next(line for line in page.splitlines() if line.startswith("| RecEraser |"))
+    assert ours == "| RecEraser | 0.5 s | 1 s | 0.5 s | 0.5 s | 0.5 s | 0.125 | 0.5 s | 0.125 |"
+
+
+def test_what_the_text_names_of_a_figure(tmp_path: Path) -> None:
+    page = write(find_study("figure3"), findings("figure3", "yelp2018", tmp_path))[1].read_text()
+    assert page.count("(paper 0.0") == 3
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    told = teller(lambda _: None)
+    cell = Cell("rows", "ml-1m")
+    for number in (1, 2):
+        told.begins(cell, number, 2, None if number == 1 else 70.0)
+        told.ends(cell, 3.0, "done")
+    told.close()
+    assert screen.getvalue().count("rows: ml-1m: done, 3 s") == 2
+    assert "about 1:10 min left" in screen.getvalue()
+
+
+def test_lines_on_a_terminal_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", Terminal())
+    monkeypatch.setitem(__import__("sys").modules, "rich.progress", None)
+    lines: list[str] = []
+    told = teller(lines.append)
+    told.begins(Cell("rows", "ml-1m"), 1, 2, 5.0)
+    told.ends(Cell("rows", "ml-1m"), 3.0, "done")
+    told.close()
+    assert lines == ["[1/2] about 5 s left, rows: ml-1m: done, 3 s"]

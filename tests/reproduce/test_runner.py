@@ -1,0 +1,193 @@
+"""A run does what is missing and no more, keeps each cell when it is done, and shares what can be shared."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from receraser.config import EngineConfig
+from receraser.data.interactions import Interactions
+from receraser.errors import TrainingError
+from receraser.execution.local import LocalExecutor
+from receraser.reproduce import forgetting, measuring
+from receraser.reproduce.cell import Cell, Result
+from receraser.reproduce.datasets import load
+from receraser.reproduce.drawn import batch_of, gone_in, requests, without
+from receraser.reproduce.kept import Kept
+from receraser.reproduce.measuring import Workshop
+from receraser.reproduce.runner import in_order, run
+from receraser.reproduce.settings import Chosen, chosen, on_device
+from receraser.work import Work
+from tests.reproduce.conftest import WORLD
+
+DATA = load(None, WORLD)
+
+
+def settings(method: str, seed: int = 0) -> Chosen:
+    return chosen(WORLD, "wmf", method, shards=3, seed=seed)
+
+
+MEAN, ATTENTION = settings("receraser").under(settings("sisa")), settings("receraser")
+CELLS = [Cell("rows", WORLD)] + [Cell("fit", WORLD, one.config) for one in (settings("sisa"), ATTENTION, MEAN)]
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch, kept_workers: None) -> list[str]:
+    """The cells that were computed, in words."""
+    seen: list[str] = []
+    real: Callable[[Workshop, Cell], Result] = forgetting.compute
+
+    def compute(shop: Workshop, cell: Cell) -> Result:
+        seen.append(cell.label)
+        return real(shop, cell)
+
+    monkeypatch.setattr(forgetting, "compute", compute)
+    return seen
+
+
+def test_a_second_run_has_nothing_to_do(tmp_path: Path, computed: list[str]) -> None:
+    told: list[str] = []
+    assert run(CELLS, DATA, Kept(tmp_path), "cpu", told.append).done == 4
+    assert told[0] == "4 of 4 cells to compute"
+    assert told[1].startswith(f"[1/4] rows: {WORLD}: done, ")
+    assert "left, fit: wmf, sisa, K=3, seed 0: R@20 " in told[2]
+    assert len(computed) == 4
+    assert run(CELLS, DATA, Kept(tmp_path), "cpu", told.append).done == 0
+    assert len(computed) == 4
+    more = [*CELLS, Cell("fit", WORLD, settings("sisa", seed=1).config)]
+    assert run(more, DATA, Kept(tmp_path), "cpu", told.append).done == 1
+    assert computed[4:] == ["fit: wmf, sisa, K=3, seed 1"]
+
+
+def test_who_is_interrupted_loses_the_cell_under_way(
+    tmp_path: Path, computed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counting = forgetting.compute
+
+    def interrupted(shop: Workshop, cell: Cell) -> Result:
+        if len(computed) == 2:
+            raise KeyboardInterrupt
+        return counting(shop, cell)
+
+    monkeypatch.setattr(forgetting, "compute", interrupted)
+    told: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        run(CELLS, DATA, Kept(tmp_path), "cpu", told.append)
+    assert told[-1] == "interrupted; 2 of 4 cells were done and are kept; the same command goes on from there"
+    assert not list(tmp_path.glob("*.part"))
+    monkeypatch.setattr(forgetting, "compute", counting)
+    assert run(CELLS, DATA, Kept(tmp_path), "cpu", told.append).done == 2
+    assert len(computed) == len(set(computed)) == 4, "nothing was done twice"
+
+
+def test_a_cell_that_fails_is_told_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_workers: None
+) -> None:
+    def failing(shop: Workshop, cell: Cell) -> Result:
+        if cell.kind == "rows":
+            raise TrainingError("no such luck")
+        return Result(metrics={"recall@20": 0.5, "ndcg@20": 0.5})
+
+    monkeypatch.setattr(forgetting, "compute", failing)
+    ran = run(CELLS, DATA, Kept(tmp_path), "cpu", lambda _: None)
+    assert (ran.done, ran.failed) == (3, [f"rows: {WORLD}: no such luck"])
+
+
+def test_cells_of_the_same_submodels_are_neighbours() -> None:
+    spectral = Cell("fit", WORLD, settings("spectral").config)
+    mixed = [
+        CELLS[2],
+        spectral,
+        CELLS[3],
+        CELLS[2],
+        Cell("forgets", WORLD, ATTENTION.config, {"level": "users", "n": 1}),
+    ]
+    labels = [one.label for one in in_order(mixed, "cpu")]
+    assert labels == [
+        "fit: wmf, receraser, K=3, seed 0",
+        "fit: wmf, inbp + mean, K=3, seed 0",
+        "forgets: wmf, receraser, K=3, seed 0, level=users, n=1",
+        "fit: wmf, spectral, K=3, seed 0",
+    ]
+
+
+def test_shared_submodels_give_what_a_fit_from_nothing_gives(worker: LocalExecutor) -> None:
+    shop = Workshop(DATA.pseudonymous(), worker, "cpu")
+    shop.fitted(MEAN.config)
+    again = shop.fitted(ATTENTION.config)
+    fresh = Work(ATTENTION.config, worker).fit(shop.data.full, shop.data.held)
+    assert again.state.digest == fresh.digest
+    assert set(again.seconds) == {"partition", "submodels", "aggregate"}
+
+
+def test_forgetting_leaves_what_a_fit_of_the_survivors_gives(worker: LocalExecutor) -> None:
+    """Users one after another, the same ones at once, and a fit that never saw them: the same quality for everybody."""
+    shop = Workshop(DATA.pseudonymous(), worker, "cpu")
+    config = settings("spectral").config
+    one_by_one = forgetting.compute(shop, Cell("forgets", WORLD, config, {"level": "users", "n": 6}))
+    at_once = forgetting.compute(shop, Cell("batch", WORLD, config, {"who": "random", "size": 6}))
+    never = forgetting.compute(shop, Cell("fit", WORLD, config, {"who": "random", "size": 0.1}))
+    assert at_once.numbers["forgotten"] == 6
+    assert len(one_by_one.series["total"]) == 6
+    for other in (at_once, never):
+        assert other.notes["users"] == one_by_one.notes["users"]
+        assert np.array_equal(other.per_user["ndcg@20"], one_by_one.per_user["ndcg@20"])
+
+
+def test_epochs_are_chosen_on_rows_that_no_final_figure_is_measured_on(worker: LocalExecutor) -> None:
+    data = dataclasses.replace(DATA, full=type(DATA.full).union([DATA.train, DATA.valid])).pseudonymous()
+    assert data.refits
+    assert data.held is None
+    shop = Workshop(data, worker, "cpu")
+    asked = Cell("fit", WORLD, ATTENTION.config, {"epochs": "chosen"})
+    config = shop.config(asked)
+    n = int(str(config.aggregation_settings["n_epochs"]))
+    assert 1 <= n <= int(str(ATTENTION.config.aggregation_settings["n_epochs"]))
+    trial = Work(ATTENTION.config, worker).fit(data.train, data.valid)
+    assert trial.aggregate_facts["best_epoch"] == n
+    assert shop.fit(asked).notes["epochs of the aggregation"] == str(n), "all of them: nothing is left to stop by"
+
+
+def test_a_gpu_is_warmed_up_once_for_each_configuration(monkeypatch: pytest.MonkeyPatch, worker: LocalExecutor) -> None:
+    seen: list[tuple[int, int]] = []
+
+    class Noted:
+        def __init__(self, config: EngineConfig, _: object) -> None:
+            self.seed = config.seed
+
+        def fit(self, rows: Interactions, _: Interactions | None) -> None:
+            seen.append((self.seed, len(rows.users)))
+            if len(rows.users) > 5:
+                raise StopIteration
+
+    monkeypatch.setattr(measuring, "Work", Noted)
+    monkeypatch.setattr(measuring, "_FEW", 5)
+    shop = Workshop(DATA.pseudonymous(), worker, "cuda")
+    everybody = len(DATA.full.users)
+    for seed in (1, 2):
+        with pytest.raises(StopIteration):
+            shop.fitted(on_device(settings("spectral", seed=seed).config, "cuda"))
+    with pytest.raises(StopIteration):
+        shop.fitted(settings("spectral").config)
+    assert seen == [(0, 5), (1, everybody), (2, everybody), (0, everybody)], "few first, once, and not on a CPU"
+
+
+@pytest.mark.parametrize("level", ["interactions", "users", "items"])
+def test_whoever_is_drawn_is_gone(level: str) -> None:
+    rows = DATA.full
+    several = requests(rows, level, 5, seed=3)
+    assert len(several) == 5
+    assert several == requests(rows, level, 5, seed=3) != requests(rows, level, 5, seed=4)
+    cell = Cell("fit", WORLD, settings("retrain", seed=3).config, {"level": level, "n": 5})
+    left = without(rows, gone_in(DATA, cell))
+    assert len(rows) - len(left) == sum(int(one.cells(rows).sum()) for one in several)
+
+
+def test_sets_of_users_grow() -> None:
+    few, many = (set(batch_of(DATA, "random", size, seed=1).users) for size in (0.1, 0.3))
+    assert few < many
+    assert len(many) == round(0.3 * len(DATA.full.users))

@@ -1,0 +1,128 @@
+"""Every table and figure from end to end, on a tiny made world: cells, page, picture."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from receraser.reproduce.command import planned, reproduce
+from receraser.reproduce.datasets import load
+from receraser.reproduce.kept import Kept
+from receraser.reproduce.order import STUDIES, Order
+from receraser.reproduce.studies import batch, figure4, gradual, pareto
+from receraser.reproduce.studies.registry import find_study
+from tests.reproduce.conftest import WORLD
+
+METHODS = {"batch": ("receraser", "spectral"), "gradual": ("receraser", "gram"), "levels": ("receraser", "gram")}
+PICTURES = [name for name in STUDIES if name != "table2"]
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all studies, as in life: they share cells."""
+    return tmp_path_factory.mktemp("reproduce")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch, kept_workers: None) -> None:
+    monkeypatch.setattr(figure4, "SHARDS", (1, 3, 10))
+    monkeypatch.setattr(pareto, "SHARDS", (10,))
+    monkeypatch.setattr(gradual, "STEPS", 2)
+    monkeypatch.setattr(batch, "RANDOM", (1, 0.2))
+
+
+def order(study: str, out: Path, **changes: object) -> Order:
+    methods = METHODS.get(study, ())
+    small = Order(study, dataset=WORLD, models=("wmf",), methods=methods, seeds=1, forgets=2, out=out, device="cpu")
+    return dataclasses.replace(small, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_from_end_to_end(study: str, out: Path) -> None:
+    told: list[str] = []
+    ran, files = reproduce(order(study, out), told.append)
+    assert ran.failed == []
+    expected = ["json", "md"] + (["png", "svg"] if study in PICTURES else [])
+    assert [file.name for file in files] == [f"{study}-{WORLD}.{kind}" for kind in expected]
+    assert all(file.stat().st_size > 300 for file in files)
+    document = json.loads(files[0].read_text())
+    assert document["missing"] == 0
+    assert document["command"].startswith(f"receraser reproduce {study} --dataset {WORLD} --models wmf ")
+    assert document["hardware"]
+    assert len(document["cells"]) == len(find_study(study).entries(order(study, out)))
+    page = files[1].read_text()
+    assert "Not complete" not in page
+    assert "nan" not in page
+    for table in re.findall(r"(?:^\|.*\|\n)+", page, flags=re.MULTILINE):
+        widths = {line.count("|") for line in table.splitlines()}
+        assert len(widths) == 1, table
+
+
+def test_no_row_and_no_id_is_in_the_files(out: Path) -> None:
+    _, files = reproduce(order("figure2", out), lambda _: None)
+    data = load(None, WORLD)
+    names = [*data.pseudonymous().full.users, *data.full.users]
+    cells = [path.read_text() for path in (out / "cells").glob("*.json")]
+    for text in [*cells, *(file.read_text() for file in files if file.suffix in (".json", ".md", ".svg"))]:
+        assert not any(name in text for name in names)
+        assert '"users": "' not in text or text in cells, "who was ranked for, not even as a digest"
+
+
+def test_a_report_needs_no_data_and_computes_nothing(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reproduce(order("table3", out), lambda _: None)
+    page = (out / f"table3-{WORLD}.md").read_text()
+    monkeypatch.setattr("receraser.reproduce.command.load", None)
+    monkeypatch.setattr("receraser.reproduce.command.run", None)
+    _, files = reproduce(order("table3", out, report=True), lambda _: None)
+    assert files[1].read_text() == page
+
+
+def test_a_page_says_what_is_missing(out: Path) -> None:
+    reproduce(order("figure2", out), lambda _: None)
+    two = Order("figure2", dataset=WORLD, models=("wmf",), seeds=2, out=out, report=True)
+    _, files = reproduce(two, lambda _: None)
+    assert "**Not complete**: 6 of 12 cells are missing." in files[1].read_text()
+
+
+def test_cells_of_another_device_are_found_where_there_is_none(out: Path, tmp_path: Path) -> None:
+    """Computed on a GPU, copied, and reported on a machine that has none."""
+    reproduce(order("figure2", out), lambda _: None)
+    rows = load(None, WORLD).digest
+    here, there = Kept(out / "cells"), Kept(tmp_path / "cells")
+    for entry in find_study("figure2").entries(order("figure2", out)):
+        result = here.read(entry.cell.digest(rows, "cpu"))
+        assert result is not None
+        there.write(entry.cell, rows, "cuda", dataclasses.replace(result, about={**result.about, "device": "cuda"}))
+    _, files = reproduce(order("figure2", tmp_path, report=True, device="auto"), lambda _: None)
+    document = json.loads(files[0].read_text())
+    assert document["missing"] == 0
+    assert document["settings"]["wmf, inbp"]["device"] == "cuda"
+
+
+def test_studies_share_cells(tmp_path: Path) -> None:
+    """Table 3's RecEraser is Figure 2's InBP, Figure 3's attention and Figure 4's ten shards."""
+    rows = {"table3": "receraser", "figure2": "inbp", "figure3": "attention", "figure4": "receraser"}
+    digests = set()
+    for study, row in rows.items():
+        for entry in find_study(study).entries(order(study, tmp_path)):
+            if (entry.row, entry.what) == (row, "fit") and entry.cell.config and entry.cell.config.shards == 10:
+                digests.add(entry.cell.digest("rows", "cpu"))
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("dataset", ["ml-100k", "yelp2018", "ml-10m"])
+@pytest.mark.parametrize("study", ["table3", "figure3", "table4", "batch"])
+def test_every_data_set_has_settings(study: str, dataset: str) -> None:
+    entries = find_study(study).entries(Order(study, dataset=dataset, seeds=1))
+    assert entries
+    for entry in entries:
+        config = entry.cell.config
+        assert entry.origin
+        if config is not None and "rank" not in entry.row and config.model != "graphfilter":
+            assert config.hyperparameters.get("dim", config.hyperparameters.get("rank", 64)) == 64
+            assert config.aggregation_settings.get("rank", 64) == 64
+    assert len(planned(Order(study, dataset=dataset, seeds=1))) > 5
