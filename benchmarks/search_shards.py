@@ -109,7 +109,7 @@ def report(path: Path) -> str:
         "",
         "Ten shards; fitted on the training rows, judged on the validation rows; the test rows were not opened. The",
         "presets `receraser-MODEL-ml-1m` take the first row's settings, those of BPR and LightGCN the best of batches",
-        "of 32768, which need a tenth of the steps. Submodel settings are changes to the preset MODEL-ml-1m as it was,",
+        "of 32768, which need about a tenth of the steps. Submodel settings are changes to the MODEL-ml-1m of then,",
         "LightGCN's with batches of 8192 and learning rate 0.005. One seed; early trials drew their first transfer",
         "matrices by another key, so that running them again gives other last digits; times are of busy machines.",
         "Written by `python -m benchmarks.search_shards --report` from the JSON file.",

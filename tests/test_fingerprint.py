@@ -94,3 +94,10 @@ def test_combine_keeps_names_and_digests_apart() -> None:
     assert fingerprint.combine({"a": "1", "b": "2"}) == fingerprint.combine({"b": "2", "a": "1"})
     assert fingerprint.combine({"a": "12"}) != fingerprint.combine({"a1": "2"})
     assert fingerprint.combine({"a": "1", "b": "2"}) != fingerprint.combine({"a": "2", "b": "1"})
+
+
+def test_each_tensor_has_the_digest_that_it_has_alone() -> None:
+    """Of many sizes, so that those hashed side by side are ready in another order."""
+    tensors = {f"t{n}": np.full(n, n, dtype=np.float32) for n in (200_000, 1, 50_000, 0, 7, 100_000)}
+    assert fingerprint.of_each(tensors) == {name: fingerprint.of_tensors({name: tensors[name]}) for name in tensors}
+    assert list(fingerprint.of_each(tensors)) == list(tensors)

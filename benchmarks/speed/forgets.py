@@ -131,7 +131,7 @@ def many(data: Dataset, executor: LocalExecutor, users: Sequence[int] = USERS) -
 def films_by_genre(data: Dataset) -> dict[str, set[str]]:
     """Return the films of every genre of ML-1M that have a row; a film may have several."""
     found: dict[str, set[str]] = {}
-    with (data.folder / "items.csv").open(newline="") as lines:
+    with (data.folder / "items.csv").open(newline="", encoding="utf-8") as lines:
         for film in csv.DictReader(lines):
             for genre in film["genres"].split("|"):
                 found.setdefault(genre, set()).add(film["item"])

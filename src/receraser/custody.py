@@ -98,7 +98,10 @@ class Act:
 
 @dataclass(frozen=True, eq=False)
 class Published:
-    """What came of it: the state as it lies in the store, the certificate's file, and how long the certificate took."""
+    """What came of it: the state as it lies in the store, and the certificate's file.
+
+    `certifying` is how long the certificate and the ledger's entry took, in seconds.
+    """
 
     state: State
     certificate: Path | None = None

@@ -93,7 +93,7 @@ def of_tensors(tensors: Tensors) -> str:
 
 
 def of_each(tensors: Tensors) -> dict[str, str]:
-    """Return the digest of each tensor alone, by its name; large ones are hashed side by side.
+    """Return the digest of each tensor alone, by its name; some at a time, side by side.
 
     Examples
     --------

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -28,13 +26,12 @@ def leaf(seed: int) -> tuple[IdMap, np.ndarray]:
 def merged(
     seeds: list[int], known: Tensors, asked: list[int] | None = None, *, width: int = 4
 ) -> tuple[str, dict[str, np.ndarray]]:
-    def ask(k: int) -> tuple[Sequence[str], np.ndarray]:
+    def columns(k: int) -> np.ndarray:
         if asked is not None:
             asked.append(k)
-        items, columns = leaf(seeds[k])
-        return items.ids, columns
+        return leaf(seeds[k])[1]
 
-    tree = MergeTree(len(seeds), ask, width, known, None)
+    tree = MergeTree(len(seeds), lambda k: leaf(seeds[k])[0].ids, columns, width, known, None)
     return fingerprint.of_tensors({"columns": tree.root()}) + "".join(tree.items), tree.nodes
 
 

@@ -55,7 +55,7 @@ def test_the_document(cli: Cli, store: Path, data: Path, kind: str, worker: Loca
     assert (found["rows_added"], found["rows_held"], found["valid_rows_moved"]) == (5, 1, 1)
     seconds = found["seconds"]
     assert isinstance(seconds, dict)
-    assert list(seconds) == ["read", "partition", "submodels", "aggregate", "publish", "total"]
+    assert list(seconds) == ["read", "partition", "submodels", "aggregate", "certificate", "publish", "total"]
     assert seconds["total"] == pytest.approx(sum(seconds.values()) - seconds["total"], abs=1e-3)
     assert engine.knows("stranger")
     assert "a new item" in engine.items

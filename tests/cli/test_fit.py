@@ -37,7 +37,7 @@ def test_the_document(cli: Cli, files: Files, tmp_path: Path) -> None:
     assert found["shards"] == [{"id": 0, "rows": rows, "users": 24, "items": 20, "digest": digest}]
     seconds = found["seconds"]
     assert isinstance(seconds, dict)
-    assert list(seconds) == ["read", "partition", "submodels", "aggregate", "publish", "total"]
+    assert list(seconds) == ["read", "partition", "submodels", "aggregate", "certificate", "publish", "total"]
     assert all(value >= 0 for value in seconds.values())
     assert seconds["total"] == pytest.approx(sum(seconds.values()) - seconds["total"], abs=1e-3)
     data = found["data"]

@@ -56,7 +56,7 @@ def test_the_document(cli: Cli, store: Path, kind: str, worker: LocalExecutor) -
     assert found["shards"] == [vars(shard) for shard in fresh.shards]
     seconds = found["seconds"]
     assert isinstance(seconds, dict)
-    assert list(seconds) == ["read", "partition", "submodels", "aggregate", "publish", "total"]
+    assert list(seconds) == ["read", "partition", "submodels", "aggregate", "certificate", "publish", "total"]
     assert engine.titles == before.titles
 
 

@@ -74,13 +74,14 @@ NAMES = st.lists(st.text(max_size=2).filter(lambda text: id_problem(text) is Non
 
 
 @given(NAMES, NAMES)
-def test_the_union_of_two_maps_is_the_map_of_all_their_ids(some: list[str], others: list[str]) -> None:
-    left, right = IdMap(some), IdMap(others)
-    both = left.union(right)
-    assert both == right.union(left) == IdMap([*some, *others])
-    assert both.take(both.indices([*some, *others])) == [*some, *others]
-    assert left.union(left) == left.union(IdMap([])) == left
-    assert (left, right) == (IdMap(some), IdMap(others)), "they are what they were"
+def test_few_ids_and_many_are_looked_up_alike(some: list[str], others: list[str]) -> None:
+    """A few by bisection, many by a dictionary; an id that is not there is -1 both ways."""
+    asked = [*some, *others]
+    one_by_one, at_once = IdMap(some), IdMap(some)
+    few = [one_by_one.index_of(name) for name in asked]
+    many = at_once.indices(asked * 65)[: len(asked)] if asked else at_once.indices(iter(asked))
+    assert few == many.tolist() == [one_by_one.ids.index(name) if name in some else -1 for name in asked]
+    assert [name in one_by_one for name in asked] == [name in some for name in asked]
 
 
 def test_ids_are_text_and_not_numbers() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from types import ModuleType
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -33,10 +34,14 @@ def problems(draw: st.DrawFn) -> tuple[Table, Ints, Ints]:
     return np.array(distances).reshape(n, n_shards), np.array(weights, dtype=np.int64), np.array(room)
 
 
-@given(problems())
-@settings(max_examples=300)
-def test_ends_where_the_walk_through_the_sorted_pairs_does(problem: tuple[Table, Ints, Ints]) -> None:
-    assert assign(*problem).tolist() == walk(*problem)
+@pytest.mark.parametrize("module", [cpu, plain])
+@given(problem=problems())
+@settings(max_examples=200)
+def test_ends_where_the_walk_through_the_sorted_pairs_does(
+    module: ModuleType, problem: tuple[Table, Ints, Ints]
+) -> None:
+    with mock.patch("receraser.partition.greedy.on_cpu", return_value=module):
+        assert assign(*problem).tolist() == walk(*problem)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -64,8 +66,8 @@ def threads() -> Iterator[None]:
 
 
 def test_the_bits_do_not_depend_on_the_number_of_threads(threads: None) -> None:
-    """Of several blocks of rows, the last of them not a whole one; added up in their order, whoever is ready first."""
-    columns = np.random.default_rng(5).normal(size=(2900, 70)) * np.geomspace(1, 1e-6, 70)
+    """Of several stretches of blocks, the last of them not a whole one; added up in order, whoever is ready first."""
+    columns = np.random.default_rng(5).normal(size=(9100, 70)) * np.geomspace(1, 1e-6, 70)
     found = set()
     for number in (1, 2, 2, 2, 2):
         kernels.use_threads(number)
@@ -76,7 +78,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(threads: None) -> None:
     assert len(found) == 1
 
 
-@pytest.mark.parametrize("n", [511, 512, 513, 1024, 1500])
+@pytest.mark.parametrize("n", [511, 512, 513, 1024, 1500, 8192, 8193, 9000])
 def test_blocks_of_rows_make_up_the_whole(n: int) -> None:
     columns = np.random.default_rng(n).normal(size=(n, 6))
     kept, values = leading(columns, 6)
@@ -102,3 +104,24 @@ def test_whitened_columns_span_the_same_with_equal_weight(n: int, width: int, ra
     u = u[:, values > 1e-6 * values.max(initial=0.0)]
     np.testing.assert_allclose(found @ found.T, u @ u.T, atol=1e-6)
     np.testing.assert_allclose(whitened(1000 * columns), found, atol=1e-6)
+
+
+def test_rounded_to_float32_at_the_end() -> None:
+    columns = np.random.default_rng(6).normal(size=(700, 12)).astype(np.float32)
+    rounded, values = leading(columns, 5, np.float32)
+    kept, same = leading(columns, 5)
+    assert rounded.dtype == np.float32
+    assert rounded.tobytes() == kept.astype(np.float32).tobytes()
+    assert values.tobytes() == same.tobytes()
+
+
+def test_after_a_fork() -> None:
+    """A child has none of its parent's threads, and starts its own."""
+    columns = np.random.default_rng(7).normal(size=(1200, 6))
+    expected = leading(columns, 3)[0].tobytes()
+    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
+        assert pool.submit(_leading_bytes, columns).result(timeout=60) == expected
+
+
+def _leading_bytes(columns: np.ndarray) -> bytes:
+    return leading(columns, 3)[0].tobytes()

@@ -120,7 +120,8 @@ class Spectral:
         with one_torch_thread():
             tree = MergeTree(
                 len(submodels),
-                lambda k: (submodels[k].items_.ids, self._leaf(submodels[k])),
+                lambda k: submodels[k].items_.ids,
+                lambda k: self._leaf(submodels[k]),
                 max(self.width, self.rank),
                 known,
                 progress,

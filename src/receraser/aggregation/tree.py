@@ -80,8 +80,8 @@ class MergeTree:
 
     Parameters
     ----------
-    leaf
-        Returns the items of a shard and its columns.
+    items, columns
+        Return the items of a shard, ascending, and its columns, a row for each.
     width
         How many columns a node keeps.
     known
@@ -91,25 +91,24 @@ class MergeTree:
     def __init__(
         self,
         n_shards: int,
-        leaf: Callable[[int], tuple[Sequence[str], Columns]],
+        items: Callable[[int], Sequence[str]],
+        columns: Callable[[int], Columns],
         width: int,
         known: Tensors,
         progress: Progress | None,
     ) -> None:
         self._n_shards = n_shards
+        self._columns = columns
         self._width = width
         self._progress = progress
         self._done = 0
-        kept, shards = needed(known, (), n_shards)
-        self._total = len(shards) + len(kept) // 2 - 1
-        sources: dict[str, tuple[Sequence[str], Columns]] = {_name(0, k): leaf(k) for k in shards}
-        heads = [name for name in kept if not name.endswith(".items")]
-        sources |= {name: (_items(kept[f"{name}.items"]), np.asarray(kept[name], dtype=np.float32)) for name in heads}
-        self.items = IdMap(chain.from_iterable(items for items, _ in sources.values()))
+        self._known, shards = needed(known, (), n_shards)
+        self._total = len(shards) + len(self._known) // 2 - 1
+        heads = [name for name in self._known if not name.endswith(".items")]
+        ids = {name: _items(self._known[f"{name}.items"]) for name in heads} | {_name(0, k): items(k) for k in shards}
+        self.items = IdMap(chain.from_iterable(ids.values()))
         # Ids are looked up here, once; from here on items are numbers.
-        self._sources: dict[str, Node] = {
-            name: (self.items.indices(items), columns) for name, (items, columns) in sources.items()
-        }
+        self._places = {name: self.items.indices(own) for name, own in ids.items()}
         self.nodes: dict[str, NDArray[np.generic]] = {}  # those that were cut now
 
     def root(self) -> Columns:
@@ -122,18 +121,18 @@ class MergeTree:
     def _node(self, level: int, i: int) -> Node:
         """Return a node, cut back to the width."""
         name = _name(level, i)
-        if name in self._sources:
-            return self._sources[name]
+        if name in self._known:
+            return self._places[name], np.asarray(self._known[name], dtype=np.float32)
         at, columns = self._both(level, i)
-        if columns.shape[1] > self._width:
+        if level and columns.shape[1] > self._width:
             columns = leading(columns, self._width, np.float32)[0]
             self.nodes |= {name: columns, f"{name}.items": _text(self.items, at)}
         return at, columns
 
     def _both(self, level: int, i: int) -> Node:
-        """Return the columns of the two nodes below, or of the one that there is."""
+        """Return the columns of the two nodes below, or of the one that there is; those of a shard as they are."""
         if level == 0:
-            return self._node(0, i)
+            return self._places[_name(0, i)], self._columns(i)
         left = self._node(level - 1, 2 * i)
         if (2 * i + 1) << (level - 1) >= self._n_shards:
             return left

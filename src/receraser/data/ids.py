@@ -104,10 +104,6 @@ class IdMap:
         made.ids = tuple(ids)
         return made
 
-    def union(self, other: IdMap) -> IdMap:
-        """Return the ids of both. Each is in order already, which makes the sorting a single pass."""
-        return IdMap.ascending(dict.fromkeys(sorted([*self.ids, *other.ids])))
-
     @cached_property
     def _index(self) -> dict[str, int]:
         return {name: position for position, name in enumerate(self.ids)}

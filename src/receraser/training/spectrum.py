@@ -8,6 +8,7 @@ rounding: the space they span, and so every score, is not affected.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -83,6 +84,9 @@ def leading(
 def _pool(n: int) -> ThreadPoolExecutor:
     """Return so many threads, kept for the next time: to start them takes as long as a small product."""
     return ThreadPoolExecutor(n, thread_name_prefix="spectrum")
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has none of its parent's threads
 
 
 def _widened(block: NDArray[np.floating], space: Matrix) -> Matrix:

@@ -161,7 +161,13 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(several_threads: int) -
         cpu.solve_cholesky(e.indptr, e.indices, *e.wide, exact)
         whole = np.empty((200, 200))
         cpu.mirrored(np.arange(200 * 201 // 2), np.linspace(0.1, 1.0, 200), whole)
-        results.append((product, steps, exact, whole))
+        places = np.arange(200) % 40
+        tables = np.random.default_rng(2).random((2, 40, 7))
+        index = places.astype(np.int32)
+        claimed, nearest = np.empty(200, dtype=np.int32), np.empty(200)
+        ends, last = np.full(7, 0.2), np.full(7, 150)
+        cpu.claim(tables[0], index, tables[1], index[::-1].copy(), np.arange(200), ends, last, claimed, nearest)
+        results.append((product, steps, exact, whole, claimed, nearest))
     for one, other in zip(*results, strict=True):
         assert np.array_equal(one, other)
 

@@ -149,7 +149,8 @@ def claim(
     """Write, for each point, the nearest of the shards that would take it and how far that is; -1 and inf for none."""
     for start in range(0, len(points), _BLOCK):
         block = points[start : start + _BLOCK]
-        distances = left[left_index[block]] * right[right_index[block]]  # (b, n_shards)
+        with np.errstate(invalid="ignore"):
+            distances = left[left_index[block]] * right[right_index[block]]  # (b, n_shards)
         taken = (distances < ends) | ((distances == ends) & (block[:, None] <= last))
         distances = np.where(taken, distances, np.inf)
         best = distances.argmin(axis=1)  # the first of equals
