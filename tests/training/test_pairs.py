@@ -188,3 +188,27 @@ def test_the_table_of_who_has_what_may_not_outgrow_memory(monkeypatch: pytest.Mo
 def test_adagrad_is_not_for_vectors_that_are_propagated() -> None:
     with pytest.raises(ValueError, match="Adagrad moves vectors that are scored as they are"):
         trained(ROWS, Rule(ADAGRAD, 0.1, 0.0), layers=1)
+
+
+@pytest.mark.parametrize("module", [pairs_cpu, pairs_plain])
+@pytest.mark.parametrize("dim", [1, 16, 37])
+def test_the_hardest_candidate(module: ModuleType, dim: int) -> None:
+    """By whole numbers, so that there are ties and no rounding: the first of the highest."""
+    rng = np.random.default_rng(dim)
+    users, items = (rng.integers(-2, 3, (n, dim)).astype(np.float32) for n in (30, 9))
+    candidates = rng.integers(0, 9, (30, 4))
+    found = np.empty(30, dtype=np.int64)
+    module.hardest(users, items, candidates, found)
+    for user, some, one in zip(users, candidates.tolist(), found.tolist(), strict=True):
+        assert one == max(some, key=lambda item: float(items[item] @ user))
+
+
+@pytest.mark.parametrize("module", [pairs_cpu, pairs_plain])
+def test_the_cells_that_are_dropped(module: ModuleType) -> None:
+    """The draws are those of `seeds`, whichever cell is the first."""
+    key, lowest = seeds.derive(3, "dropout"), int(0.3 * 2**32)
+    expected = (seeds.draw(key, np.arange(1000)) >> np.uint64(32)) >= lowest
+    for first in (0, 137):
+        out = np.empty(1000 - first, dtype=np.float32)
+        module.kept_cells(np.uint64(key), first, lowest, np.float32(1.5), out)
+        assert np.array_equal(out, np.where(expected[first:], np.float32(1.5), np.float32(0)))

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 
 from receraser.data.interactions import Interactions
 from receraser.seeds import derive, draw_torch, signed
 from receraser.training.batches import Triples, UserBatches
+from receraser.training.kernels import pairs_on_cpu
 from receraser.training.losses import bpr, l2, non_sampling
 from receraser.training.sparse import gather
 
@@ -91,14 +93,24 @@ def _hardest(users: torch.Tensor, items: torch.Tensor, candidates: torch.Tensor)
     """Return, of each user's candidates (batch, n), the one that scores highest now; the first one of equals."""
     if candidates.shape[1] == 1:
         return candidates[:, 0]
+    if not users.is_cuda:
+        found = torch.empty(len(users), dtype=torch.int64)
+        pairs_on_cpu().hardest(users.numpy(), items.contiguous().numpy(), candidates.numpy(), found.numpy())
+        return found
     scores = (items[candidates] * users[:, None, :]).sum(dim=2)  # (batch, n)
     return candidates.gather(1, scores.argmax(dim=1, keepdim=True))[:, 0]
 
 
 def _kept(key: int | torch.Tensor, cells: torch.Tensor, dropout: float) -> torch.Tensor:
-    """Return 0 for the cells that are dropped and what makes up for them for the others."""
+    """Return 0 for the cells that are dropped and what makes up for them for the others; cells count up by one."""
+    lowest, value = int(dropout * 2**32), 1.0 / (1.0 - dropout)
+    if not cells.is_cuda:
+        made = torch.empty(len(cells), dtype=torch.float32)
+        first = int(cells[0]) if len(cells) else 0
+        pairs_on_cpu().kept_cells(np.uint64(int(key) % 2**64), first, lowest, np.float32(value), made.numpy())
+        return made
     high = (draw_torch(key, cells) >> 32) & 0xFFFFFFFF
-    return (high >= int(dropout * 2**32)).to(torch.float32) / (1.0 - dropout)
+    return (high >= lowest).to(torch.float32) * value
 
 
 class NonSampling:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from receraser.training.kernels.vectors import add_row, compiled, dot_rows, parallel
 
-__all__ = ["adagrad", "adagrad_epoch", "adam", "deal", "gradients", "lacking", "places"]
+__all__ = ["adagrad", "adagrad_epoch", "adam", "deal", "gradients", "hardest", "kept_cells", "lacking", "places"]
 
 VECTORS = (
     "1b74252cb5cc5799"  # of vectors.py: machine code is kept by the date of this file, so a change there must change it
@@ -103,6 +103,29 @@ def lacking(keys: Keys, users: Int64, weights: Float32, held: Words, n_items: in
         if weights[row] > 0:
             for column in range(keys.shape[0]):
                 out[row, column] = _lacking(keys[column], row, held, users[row], n_items)
+
+
+@parallel
+def hardest(users: Float32, items: Float32, candidates: Int64, out: Int64) -> None:
+    """Write, for row r of `users`, the candidate that scores highest with it; the first one of equals."""
+    for row in numba.prange(users.shape[0]):
+        best, most = candidates[row, 0], dot_rows(users, row, items, candidates[row, 0])
+        for column in range(1, candidates.shape[1]):
+            score = dot_rows(users, row, items, candidates[row, column])
+            if score > most:
+                best, most = candidates[row, column], score
+        out[row] = best
+
+
+@parallel
+def kept_cells(key: np.uint64, first: int, lowest: int, value: np.float32, out: Float32) -> None:
+    """Write `value` into cells whose draw (`seeds.draw`, upper 32 bits) is at least `lowest`, and 0 into the others.
+
+    The counter of cell c is first + c.
+    """
+    for cell in numba.prange(out.shape[0]):
+        drawn = _draw(key, np.uint64(first + cell)) >> _S32
+        out[cell] = value if drawn >= np.uint64(lowest) else np.float32(0.0)
 
 
 @compiled

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from receraser import seeds
 
-__all__ = ["adagrad", "adagrad_epoch", "adam", "deal", "gradients", "lacking", "places"]
+__all__ = ["adagrad", "adagrad_epoch", "adam", "deal", "gradients", "hardest", "kept_cells", "lacking", "places"]
 
 Float32 = NDArray[np.float32]
 Int32 = NDArray[np.int32]
@@ -51,6 +51,18 @@ def _lacking(keys: Keys, rows: Int64, users: Int64, held: Words, n_items: int) -
             word = held[users[left], item >> 5]
             left = left[(word >> (item & 31).astype(np.uint32)) & np.uint32(1) == 1]
     return found
+
+
+def hardest(users: Float32, items: Float32, candidates: Int64, out: Int64) -> None:
+    """Write, for row r of `users`, the candidate that scores highest with it; the first one of equals."""
+    scores = (items[candidates] * users[:, None, :]).sum(axis=2)  # (b, n)
+    out[:] = np.take_along_axis(candidates, scores.argmax(axis=1)[:, None], axis=1)[:, 0]
+
+
+def kept_cells(key: np.uint64, first: int, lowest: int, value: np.float32, out: Float32) -> None:
+    """Write `value` into cells whose draw (upper 32 bits) is at least `lowest`, and 0 into the others."""
+    drawn = seeds.draw(int(key), np.arange(first, first + len(out))) >> np.uint64(32)
+    out[:] = np.where(drawn >= np.uint64(lowest), value, np.float32(0.0))
 
 
 def gradients(
