@@ -191,3 +191,10 @@ def test_a_secret_key_is_used(cli: Cli, folder: Path, tmp_path: Path) -> None:
     texts = [cli("tune", "--data", folder, *SMALL, "--trials", 1, *more).out for more in ((), ("--keys", keys))]
     digests = [next(one for one in text.splitlines() if one.startswith("# Data")) for text in texts]
     assert digests[0] != digests[1]
+
+
+def test_a_folder_that_cannot_be_made_is_told_before_the_search(cli: Cli, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = cli("tune", "--data", folder, *SMALL, "--trials", 2, "--record", tmp_path / "file" / "records")
+    assert done.code == 1
+    assert done.err == f"error: {tmp_path / 'file' / 'records'}: Not a directory\n", "nothing was read or tried"

@@ -9,10 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from receraser.errors import DataError
 from receraser.reproduce import cell as cells
 from receraser.reproduce.cell import METRICS, Cell, Result
+from receraser.reproduce.datasets import load
 from receraser.reproduce.kept import Kept
+from receraser.reproduce.runner import run
 from receraser.reproduce.settings import additive, chosen
+from tests.reproduce.conftest import WORLD
 
 CELL = Cell("forgets", "ml-1m", chosen("ml-1m", "bpr", "receraser").config, {"level": "users", "n": 3})
 
@@ -101,6 +105,7 @@ def test_a_damaged_document_is_as_good_as_missing(tmp_path: Path, damage: str) -
     digest = CELL.digest("rows", "cpu")
     (tmp_path / f"{digest}.json").write_text(damage)
     assert kept.read(digest) is None
+    assert not kept.holds(digest), "or nobody would compute it again"
 
 
 def test_damaged_or_missing_arrays_too(tmp_path: Path) -> None:
@@ -112,6 +117,13 @@ def test_damaged_or_missing_arrays_too(tmp_path: Path) -> None:
     assert kept.read(digest) is None
     arrays.unlink()
     assert kept.read(digest) is None
+    assert not kept.holds(digest)
+
+
+def test_a_folder_that_cannot_be_made_is_told_before_anything_is_computed(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="the folder cannot be made: Not a directory"):
+        run([CELL], load(None, WORLD), Kept(tmp_path / "file" / "cells"), "cpu", lambda _: None)
 
 
 def test_the_document_says_its_inputs(tmp_path: Path) -> None:

@@ -14,12 +14,18 @@ from receraser.reproduce.__main__ import main
 from tests.reproduce.conftest import WORLD
 
 MISSING = ["typer", "click", "rich", "matplotlib", "numba", "pyarrow", "safetensors", "cryptography"]
+FIRST = f"""
+import os, sys
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])  # one worker: each takes seconds to start
+for name in {MISSING}:
+    sys.modules[name] = None
+"""
 SMALL = ("--dataset", WORLD, "--models", "wmf", "--methods", "spectral", "--seeds", "1", "--device", "cpu")
 
 
 def test_where_only_numpy_scipy_and_torch_are_installed(tmp_path: Path) -> None:
     """The workers too: `sitecustomize` is what every interpreter imports first."""
-    (tmp_path / "sitecustomize.py").write_text(f"import sys\nfor name in {MISSING}:\n    sys.modules[name] = None\n")
+    (tmp_path / "sitecustomize.py").write_text(FIRST)
     paths = [str(tmp_path), str(Path(receraser.__file__).parent.parent)]
     command = [sys.executable, "-m", "receraser.reproduce", "table3", *SMALL, "--out", str(tmp_path / "out")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}

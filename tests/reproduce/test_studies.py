@@ -72,7 +72,9 @@ def test_no_row_and_no_id_is_in_the_files(out: Path) -> None:
         assert '"users": "' not in text or text in cells, "who was ranked for, not even as a digest"
 
 
-def test_a_report_needs_no_data_and_computes_nothing(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_needs_no_data_and_computes_nothing(
+    out: Path, monkeypatch: pytest.MonkeyPatch, no_pictures: None
+) -> None:
     reproduce(order("table3", out), lambda _: None)
     page = (out / f"table3-{WORLD}.md").read_text()
     monkeypatch.setattr("receraser.reproduce.command.load", None)
@@ -81,14 +83,14 @@ def test_a_report_needs_no_data_and_computes_nothing(out: Path, monkeypatch: pyt
     assert files[1].read_text() == page
 
 
-def test_a_page_says_what_is_missing(out: Path) -> None:
+def test_a_page_says_what_is_missing(out: Path, no_pictures: None) -> None:
     reproduce(order("figure2", out), lambda _: None)
     two = Order("figure2", dataset=WORLD, models=("wmf",), seeds=2, out=out, report=True)
     _, files = reproduce(two, lambda _: None)
     assert "**Not complete**: 6 of 12 cells are missing." in files[1].read_text()
 
 
-def test_cells_of_another_device_are_found_where_there_is_none(out: Path, tmp_path: Path) -> None:
+def test_cells_of_another_device_are_found_where_there_is_none(out: Path, tmp_path: Path, no_pictures: None) -> None:
     """Computed on a GPU, copied, and reported on a machine that has none."""
     reproduce(order("figure2", out), lambda _: None)
     rows = load(None, WORLD).digest
@@ -101,6 +103,11 @@ def test_cells_of_another_device_are_found_where_there_is_none(out: Path, tmp_pa
     document = json.loads(files[0].read_text())
     assert document["missing"] == 0
     assert document["settings"]["wmf, inbp"]["device"] == "cuda"
+
+
+def test_a_plan_counts_cells_of_two_ranks_apart(tmp_path: Path) -> None:
+    cells = planned(order("table3", tmp_path, methods=("gram",)))
+    assert cells == ["fit: gram, retrain, seed 0", "fit: gram, retrain, seed 0, rank=128"]
 
 
 def test_studies_share_cells(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def tune(
     from receraser.tuning import tune as searched
 
     budget = Budget(_TRIALS if trials is None and minutes is None else trials, minutes)
-    _check_out(out)
+    _check_out(out, record)
     base = based_on(config, method=method, model=model, partition=partition, aggregation=aggregation)
     fixed = overriding(base, settings, dim=dim, rank=rank, polish=polish, embeddings=None)
     chosen = placed(base, shards=shards, seed=seed, device=device)
@@ -148,10 +148,12 @@ def _problem(
     )
 
 
-def _check_out(out: Path | None) -> None:
-    """Refuse to write over what is no preset of ours, before hours of work."""
+def _check_out(out: Path | None, record: Path | None) -> None:
+    """Refuse to write over what is no preset of ours, and to where nothing can be written, before hours of work."""
     from receraser.config import TUNED
 
+    if record is not None:
+        record.mkdir(parents=True, exist_ok=True)
     if out is None:
         return
     if out.is_dir() or (out.exists() and not out.read_text(encoding="utf-8", errors="replace").startswith(TUNED)):

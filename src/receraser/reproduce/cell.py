@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from receraser import fingerprint
 from receraser.config import EngineConfig
-from receraser.reproduce.settings import on_device
+from receraser.reproduce.settings import DIM, on_device
 
 __all__ = ["FORMAT", "KINDS", "METRICS", "Cell", "Extras", "Result"]
 
@@ -98,7 +98,8 @@ class Cell:
         method = one.method if one.method != "custom" else f"{one.partition} + {one.aggregation}"
         shards = [f"K={one.shards}"] if one.shards > 1 else []
         polish = one.aggregation_settings.get("polish", 0)
-        more = [f"polish={polish}"] if polish else []
+        rank = one.aggregation_settings.get("rank", one.hyperparameters.get("rank", DIM))
+        more = ([f"rank={rank}"] if rank != DIM else []) + ([f"polish={polish}"] if polish else [])
         more += [f"{key}={value}" for key, value in self.extras.items()]
         return f"{self.kind}: " + ", ".join([one.model, method, *shards, f"seed {one.seed}", *more])
 

@@ -20,7 +20,8 @@ Say = Callable[[str], None]
 
 def planned(order: Order) -> list[str]:
     """Return the cells that an order needs, in words, each once."""
-    return list(dict.fromkeys(entry.cell.label for entry in find_study(order.study).entries(order)))
+    cells = [entry.cell for entry in find_study(order.study).entries(order)]
+    return list({cell.digest("", "cpu"): cell.label for cell in cells}.values())
 
 
 def reproduce(order: Order, say: Say, *, pages: bool = True) -> tuple[Ran, list[Path]]:

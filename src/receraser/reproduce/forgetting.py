@@ -1,4 +1,4 @@
-"""Cells in which somebody is forgotten: request by request, many at once, a third of all users step by step.
+"""Cells in which somebody is forgotten: request by request, many at once, 30 % of all users step by step.
 
 Times are of an open engine in memory, from the request to the next state; publishing it is not in them (the paper's
 are of training alone, too). Workers are warm. Each affected shard is fitted from nothing, and what combines them too.

@@ -33,15 +33,22 @@ class Kept:
     Parameters
     ----------
     folder
-        Made when the first cell is written.
+        Made when there is something to write.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    def make(self) -> None:
+        """Make the folder; raise where it cannot be, which is better known before hours of work."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"the folder cannot be made: {error.strerror or error}", path=str(self.folder)) from None
+
     def holds(self, digest: str) -> bool:
-        """Say whether a cell is there."""
-        return self._document(digest).exists()
+        """Say whether a cell is there, and whole: one that is damaged is to be computed again."""
+        return self.read(digest) is not None
 
     def read(self, digest: str) -> Result | None:
         """Return what a cell found; None where it is missing, or damaged."""
@@ -58,7 +65,7 @@ class Kept:
         """Keep a result; it is there, whole, when this returns."""
         digest = cell.digest(rows, device)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.make()
             if result.per_user:
                 part = self._part(digest)
                 with part.open("wb") as stream:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from receraser.reproduce.comparing import Share, Spread
 
-__all__ = ["NAMES", "against", "difference", "head", "line", "named", "share_text", "table", "time_text"]
+__all__ = ["NAMES", "against", "difference", "head", "line", "named", "p_text", "share_text", "table", "time_text"]
 
 NAMES = {
     "bpr": "BPR",
@@ -81,6 +81,17 @@ def against(ours: Spread | None, theirs: float | None) -> str:
 def share_text(share: Share | None) -> str:
     """Return a share with its interval, or nothing."""
     return "" if share is None else share.text
+
+
+def p_text(p: float) -> str:
+    """Return a p-value to its first digit; what is too small to be told from nothing is not called zero.
+
+    Examples
+    --------
+    >>> p_text(0.0312), p_text(0.0)
+    ('0.03', '< 1e-300')
+    """
+    return f"{p:.1g}" if p > 1e-300 else "< 1e-300"
 
 
 def time_text(seconds: float) -> str:

@@ -15,7 +15,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "colour", "curve", "label_below", "marker", "panels", "plain_logarithm", "saved", "titled"]
+__all__ = [
+    "COLOURS",
+    "colour",
+    "curve",
+    "face",
+    "full_retrain",
+    "label_below",
+    "marker",
+    "panels",
+    "plain_logarithm",
+    "saved",
+    "titled",
+]
 
 COLOURS = {
     "retrain": "#444444",
@@ -37,13 +49,14 @@ _MARKERS = {
     "ease": "X",
     "graphfilter": "*",
 }
+_MANY = 2_000  # times the lowest value: from there on every second number would touch the next
 _STYLE = {
-    "font.size": 13,
-    "axes.titlesize": 14,
-    "axes.labelsize": 13,
-    "xtick.labelsize": 12,
-    "ytick.labelsize": 12,
-    "legend.fontsize": 12,
+    "font.size": 15,
+    "axes.titlesize": 17,
+    "axes.labelsize": 15,
+    "xtick.labelsize": 14,
+    "ytick.labelsize": 14,
+    "legend.fontsize": 14,
     "legend.frameon": False,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -63,6 +76,11 @@ def colour(row: str) -> str:
 def marker(row: str) -> str:
     """Return the marker of a method."""
     return _MARKERS.get(row.partition(",")[0], ".")
+
+
+def face(row: str) -> str:
+    """Return what fills a marker: the colour of the method; of a variant of it, nothing."""
+    return "white" if "," in row and row.partition(",")[0] in COLOURS else colour(row)
 
 
 def panels(figure: Figure, titles: Sequence[str], *, share_y: bool = False, rows: int = 1) -> list[Axes]:
@@ -86,12 +104,17 @@ def curve(
         yerr=list(halves) or None,
         color=colour(row),
         marker=marker(row),
-        markerfacecolor="white" if variant else colour(row),
+        markerfacecolor=face(row),
         linestyle="--" if variant else "-",
         markersize=8,
         capsize=3,
         label=label or None,
     )
+
+
+def full_retrain(axes: Axes) -> None:
+    """Draw the line where something costs as much as fitting everything again."""
+    axes.axhline(1, color="black", linestyle="--", linewidth=1, label="a full retrain")
 
 
 def label_below(figure: Figure, columns: int = 4) -> None:
@@ -106,19 +129,20 @@ def label_below(figure: Figure, columns: int = 4) -> None:
 
 
 def plain_logarithm(axes: Axes, which: str) -> None:
-    """Make an axis logarithmic, with numbers that people read: 0.1, 0.3, 1."""
+    """Make an axis logarithmic, with numbers that people read: 0.1, 0.3, 1; over many decades 0.1, 1, 10."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis = axes.xaxis if which == "x" else axes.yaxis
     (axes.set_xscale if which == "x" else axes.set_yscale)("log")
-    axis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0,) if high > _MANY * low else (1.0, 3.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
 def titled(figure: Figure, text: str) -> None:
     """Write the title, in as many lines as the width wants."""
-    figure.suptitle("\n".join(textwrap.wrap(text, max(20, int(7.5 * figure.get_figwidth())))), fontsize=15)
+    figure.suptitle("\n".join(textwrap.wrap(text, max(20, int(6.5 * figure.get_figwidth())))), fontsize=18)
 
 
 def saved(path: Path, size: tuple[float, float], draw: Callable[[Figure], None]) -> list[Path]:

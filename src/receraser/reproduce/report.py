@@ -78,14 +78,16 @@ def _page(study: Study, found: Findings, drawn: bool) -> str:
         total = len(found.missing) + len(found.found)
         lines += ["", f"**Not complete**: {len(found.missing)} of {total} cells are missing."]
     lines += ["", *study.page(found), "", "## Settings", "", *_settings(found), ""]
-    return "\n".join(lines) + f"\nWritten by `{order.command.split(' --seeds')[0]} --report`.\n"
+    return "\n".join(lines) + f"\nWritten by `{order.command} --report`.\n"
 
 
 def _settings(found: Findings) -> Iterable[str]:
     """Yield where the settings of each line come from, and which they are."""
     seen: dict[tuple[str, str], Entry] = {}
     for entry, _ in found.found:
-        seen.setdefault((entry.model, entry.row), entry)
+        known = seen.setdefault((entry.model, entry.row), entry)
+        if _shards(known) == 1 < _shards(entry):  # one shard is a retrain, whichever method's line it stands in
+            seen[entry.model, entry.row] = entry
     for (model, row), entry in seen.items():
         config = entry.cell.config
         if config is None:
@@ -94,6 +96,10 @@ def _settings(found: Findings) -> Iterable[str]:
         parts += [(config.partition, config.partition_settings), (config.aggregation, config.aggregation_settings)]
         told = "; ".join(f"{name}: {_values(own)}" for name, own in parts if own)
         yield f"- {model}, {row} (from {entry.origin}): {told}"
+
+
+def _shards(entry: Entry) -> int:
+    return 1 if entry.cell.config is None else entry.cell.config.shards
 
 
 def _values(settings: object) -> str:

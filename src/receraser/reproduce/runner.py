@@ -42,6 +42,7 @@ def run(cells: Sequence[Cell], data: Dataset, kept: Kept, device: str, say: Say)
     todo = [cell for cell in wanted if not kept.holds(cell.digest(data.digest, device))]
     if not todo:
         return ran
+    kept.make()
     expected = Expected(kept.took())
     left = expected.left(todo)
     say(f"{len(todo)} of {len(wanted)} cells to compute" + ("" if left is None else f", about {duration(left)}"))

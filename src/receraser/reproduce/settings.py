@@ -86,7 +86,7 @@ def chosen(
     >>> found.origin, found.config.partition, found.config.shards
     ('receraser-wmf-ml-1m', 'inbp', 10)
     >>> chosen("ml-100k", "wmf", "receraser").origin
-    'wmf-ml-100k, attention of receraser-wmf-ml-1m'
+    'spectral-wmf-ml-100k, attention of receraser-wmf-ml-1m'
     """
     if method == "retrain" or shards == 1:
         name = _first(f"{model}-{dataset}", f"{model}-{_FALLBACK}")
@@ -110,7 +110,8 @@ def chosen(
         rank = {**config.aggregation_settings, "rank": config.hyperparameters.get("dim", DIM)}
         config = _complete(dataclasses.replace(config, aggregation_settings=rank))
     learned = "n_epochs" in config.aggregation_settings
-    return Chosen(config, origin, dataset in REFITTED and found.chooses_epochs and learned)
+    unchosen = found.chooses_epochs or method not in ("spectral", "receraser")  # defaults know no data set
+    return Chosen(config, origin, dataset in REFITTED and unchosen and learned)
 
 
 def additive(dataset: str, model: str, *, seed: int = 0, own_rank: bool = False) -> Chosen:

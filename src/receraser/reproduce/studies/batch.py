@@ -12,7 +12,7 @@ from receraser.reproduce.cell import Extras
 from receraser.reproduce.drawn import has_forget_sets
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
-from receraser.reproduce.picture import curve, label_below, panels, plain_logarithm, titled
+from receraser.reproduce.picture import curve, full_retrain, label_below, panels, plain_logarithm, titled
 from receraser.reproduce.studies.requests import forgetting, mean_of, of_method, retrain_seconds, survivors
 from receraser.reproduce.studies.study import Entry, Findings, Study, picked
 
@@ -90,7 +90,7 @@ def draw(found: Findings, figure: Figure) -> None:
                 if ours is not None and full:
                     points.append((found.of(model, row, "random", size)[0].numbers["forgotten"], ours / full))
             curve(axes, row, sorted(points), label=named(row))
-        axes.axhline(1, color="black", linestyle="--", linewidth=1)
+        full_retrain(axes)
         axes.set_xlabel("users forgotten at once")
         for which in "xy":
             plain_logarithm(axes, which)

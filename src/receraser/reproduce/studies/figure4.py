@@ -6,14 +6,14 @@ to the next state in memory; those of one shard are the time of the full fit.
 
 from __future__ import annotations
 
-import statistics
 from typing import TYPE_CHECKING
 
-from receraser.reproduce.cell import Cell, Extras, Result
+from receraser.reproduce.cell import Extras
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
 from receraser.reproduce.picture import curve, label_below, panels, plain_logarithm, titled
 from receraser.reproduce.settings import chosen
+from receraser.reproduce.studies.requests import fit_seconds, forgetting, mean_of
 from receraser.reproduce.studies.study import Entry, Findings, Study, fits, picked
 
 if TYPE_CHECKING:
@@ -36,26 +36,17 @@ def entries(order: Order) -> list[Entry]:
             for method in picked(order, METHODS):
                 for k in SHARDS:
                     settings = chosen(order.dataset, model, method, shards=k, seed=seed)
-                    entry = fits(order, model, method, settings, x=k)
-                    found.append(entry)
+                    found.append(fits(order, model, method, settings, x=k))
                     if k > 1 and seed == 0:  # times do not depend on a seed
-                        cell = Cell("forgets", order.dataset, settings.config, {**entry.cell.extras, **extras})
-                        found.append(Entry(model, method, cell, settings.origin, "forgets", k))
+                        found.append(forgetting(order, model, method, settings, "forgets", extras, k))
     return found
 
 
 def seconds(found: Findings, model: str, row: str, k: float) -> float | None:
     """Return the seconds of one forgotten interaction; of one shard, of the full fit."""
     if k == 1:
-        fitted = found.of(model, row, "fit", 1)
-        return statistics.mean(fit_seconds(one) for one in fitted) if fitted else None
-    several = [value for one in found.of(model, row, "forgets", k) for value in one.series["total"]]
-    return statistics.mean(several) if several else None
-
-
-def fit_seconds(one: Result) -> float:
-    """Return the seconds of everything that is learned."""
-    return sum(one.seconds.values())
+        return mean_of([fit_seconds(one) for one in found.of(model, row, "fit", 1)])
+    return mean_of([value for one in found.of(model, row, "interactions", k) for value in one.series["total"]])
 
 
 def page(found: Findings) -> list[str]:

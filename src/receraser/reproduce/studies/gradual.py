@@ -13,7 +13,7 @@ from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table
 from receraser.reproduce.picture import curve, label_below, panels, titled
 from receraser.reproduce.studies.requests import forgetting, of_method, survivors
-from receraser.reproduce.studies.study import Entry, Findings, Study, picked
+from receraser.reproduce.studies.study import ADDITIVE, Entry, Findings, Study, fits, picked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,6 +35,7 @@ def entries(order: Order) -> list[Entry]:
     extras: Extras = {"share": SHARE, "steps": STEPS}
     for model in order.models:
         full = of_method(order, model, "retrain")
+        found.append(fits(order, model, "retrain", full))
         found += [
             survivors(order, model, "retrain", full, {"who": "random", "size": share}, share) for share in steps()
         ]
@@ -69,7 +70,8 @@ def _along(found: Findings, model: str, row: str, key: str, digits: int = 4) -> 
     """Return a number at each step."""
     if row == "retrain":
         at = {share: found.spread(model, row, key, "random left", share) for share in steps()}
-        return ["", *("" if one is None else f"{one.mean:.{digits}f}" for one in at.values())]
+        whole = found.spread(model, row, key)
+        return ["" if one is None else f"{one.mean:.{digits}f}" for one in (whole, *at.values())]
     results = found.of(model, row, "gradual")
     return [f"{value:.{digits}f}" for value in results[0].series[key]] if results else [""] * (STEPS + 1)
 
@@ -90,20 +92,27 @@ def draw(found: Findings, figure: Figure) -> None:
     for number, model in enumerate(models):
         above, below = axes[number], axes[len(models) + number]
         full = [(100 * share, found.spread(model, "retrain", "ndcg@20", "random left", share)) for share in steps()]
+        full.insert(0, (0.0, found.spread(model, "retrain", "ndcg@20")))
         curve(above, "retrain", [(x, one.mean) for x, one in full if one is not None], label="Retrain")
         for row in found.rows(model):
             for one in found.of(model, row, "gradual")[:1]:
                 gone = [100 * share for share in one.series["gone"]]
                 curve(above, row, list(zip(gone, one.series["ndcg@20"], strict=True)), label=named(row))
-                curve(below, row, list(zip(gone, one.series["balance"], strict=True)), label=named(row))
+                if row not in ADDITIVE:  # one shard is as large as the mean, whoever leaves
+                    curve(below, row, list(zip(gone, one.series["balance"], strict=True)), label=named(row))
         below.set_xlabel("% of the users gone")
         if number == 0:
             above.set_ylabel("NDCG@20")
             below.set_ylabel("largest shard / mean")
-    titled(figure, f"{found.order.dataset}: a third of the users leaves, step by step")
+    titled(figure, f"{found.order.dataset}: {100 * SHARE:.0f} % of the users leave, step by step")
     label_below(figure)
 
 
 STUDY = Study(
-    "gradual", "A third of the users leaves, step by step", entries, page, draw, lambda n: (1.5 + 4.4 * max(1, n), 7.2)
+    "gradual",
+    f"{100 * SHARE:.0f} % of the users leave, step by step",
+    entries,
+    page,
+    draw,
+    lambda n: (1.5 + 4.4 * max(1, n), 7.2),
 )

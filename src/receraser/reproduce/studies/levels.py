@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from receraser.reproduce.cell import Extras
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
-from receraser.reproduce.picture import colour, label_below, panels, plain_logarithm, titled
+from receraser.reproduce.picture import colour, full_retrain, label_below, panels, plain_logarithm, titled
 from receraser.reproduce.studies.requests import forgetting, of_method, per_request, retrain_seconds, survivors
 from receraser.reproduce.studies.study import Entry, Findings, Study, picked
 
@@ -83,7 +83,7 @@ def draw(found: Findings, figure: Figure) -> None:
                 shares.append(seconds / full if seconds is not None and full else float("nan"))
             at = [x + number * width - 0.4 + width / 2 for x in range(len(LEVELS))]
             axes.bar(at, shares, width, color=colour(row), label=named(row))
-        axes.axhline(1, color="black", linestyle="--", linewidth=1)
+        full_retrain(axes)
         axes.set_xticks(range(len(LEVELS)), ["an interaction", "a user", "an item"])
         plain_logarithm(axes, "y")
         axes.grid(axis="x", visible=False)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from receraser.reproduce.cell import Extras
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, table, time_text
-from receraser.reproduce.picture import colour, label_below, marker, panels, plain_logarithm, titled
+from receraser.reproduce.picture import colour, curve, label_below, panels, plain_logarithm, titled
 from receraser.reproduce.settings import Chosen
-from receraser.reproduce.studies.requests import ADDITIVE, fit_seconds, forgetting, mean_of, of_method
-from receraser.reproduce.studies.study import Entry, Findings, Study, fits, picked
+from receraser.reproduce.studies.requests import fit_seconds, forgetting, mean_of, of_method
+from receraser.reproduce.studies.study import ADDITIVE, Entry, Findings, Study, fits, picked, too_large
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +23,6 @@ __all__ = ["STUDY"]
 METHODS = ("retrain", "sisa", "grapheraser", "receraser", "spectral", "polish", *ADDITIVE)
 SHARDS = (5, 10, 20, 32, 50)
 FORGETS = 10
-_LARGE = {"yelp2018"}  # too many items for EASE
 Point = tuple[str, float, float, float]  # line, shards, seconds, NDCG@20
 
 
@@ -33,7 +32,7 @@ def entries(order: Order) -> list[Entry]:
     extras: Extras = {"level": "users", "n": order.forgets or FORGETS}
     for model in order.models:
         for method in picked(order, METHODS):
-            if method == "ease" and order.dataset in _LARGE:
+            if too_large(order, method):
                 continue
             row = "spectral, polish=1" if method == "polish" else method
             for k in (1,) if method in ("retrain", *ADDITIVE) else SHARDS:
@@ -100,19 +99,26 @@ def page(found: Findings) -> list[str]:
 
 
 def draw(found: Findings, figure: Figure) -> None:
-    """Draw every point; the front as a line, the number of shards beside each."""
+    """Draw a curve for each method over its numbers of shards, the ends named; the front as a broad line."""
     models = found.models
     for axes, model in zip(panels(figure, [named(one) for one in models]), models, strict=True):
         these = points(found, model)
         best = front(these)
         axes.plot([one[2] for one in best], [one[3] for one in best], color="#999999", linewidth=4, alpha=0.4, zorder=0)
-        for row, k, seconds, quality in these:
-            face = "none" if "polish" in row else colour(row)
-            axes.plot(
-                seconds, quality, marker(row), color=colour(row), markerfacecolor=face, markersize=9, label=named(row)
-            )
-            if k > 1:
-                axes.annotate(f"{k:.0f}", (seconds, quality), (6, 4), textcoords="offset points", fontsize=10)
+        for row in found.rows(model):
+            own = sorted((k, seconds, quality) for name, k, seconds, quality in these if name == row)
+            curve(axes, row, [(seconds, quality) for _, seconds, quality in own], label=named(row))
+            if len(own) > 1 and "," not in row:
+                for (k, seconds, quality), shift, side in ((own[0], 9, "left"), (own[-1], -9, "right")):
+                    axes.annotate(
+                        f"{k:.0f}",
+                        (seconds, quality),
+                        (shift, 0),
+                        textcoords="offset points",
+                        color=colour(row),
+                        ha=side,
+                        va="center",
+                    )
         axes.set_xlabel("seconds to forget one user")
         plain_logarithm(axes, "x")
         if model == models[0]:

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from receraser.reproduce.cell import Cell, Extras, Result
 from receraser.reproduce.order import Order
 from receraser.reproduce.settings import Chosen, additive, chosen
-from receraser.reproduce.studies.study import Entry, Findings, fits
+from receraser.reproduce.studies.study import ADDITIVE, Entry, Findings, fits
 
 __all__ = [
-    "ADDITIVE",
     "fit_seconds",
     "forgetting",
     "mean_of",
@@ -23,8 +22,6 @@ __all__ = [
     "retrain_seconds",
     "survivors",
 ]
-
-ADDITIVE = ("gram", "ease", "graphfilter")
 
 
 def of_method(order: Order, model: str, method: str, seed: int = 0, shards: int = 10) -> Chosen:

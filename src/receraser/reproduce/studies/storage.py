@@ -12,8 +12,8 @@ from receraser.reproduce.cell import Cell, Result
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, table
 from receraser.reproduce.picture import label_below, panels, titled
-from receraser.reproduce.studies.requests import ADDITIVE, of_method
-from receraser.reproduce.studies.study import Entry, Findings, Study, fits, picked
+from receraser.reproduce.studies.requests import of_method
+from receraser.reproduce.studies.study import ADDITIVE, Entry, Findings, Study, fits, picked, too_large
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +27,6 @@ PARTS = {
     "bytes of aggregation": "#E69F00",
     "bytes of partition": "#009E73",
 }
-_LARGE = {"yelp2018"}  # too many items for EASE
 
 
 def entries(order: Order) -> list[Entry]:
@@ -35,7 +34,7 @@ def entries(order: Order) -> list[Entry]:
     found = []
     for model in order.models:
         for method in picked(order, METHODS):
-            if method == "ease" and order.dataset in _LARGE:
+            if too_large(order, method):
                 continue
             entry = fits(order, model, method, of_method(order, model, method))
             store = Cell("store", order.dataset, entry.cell.config, entry.cell.extras)

@@ -19,8 +19,10 @@ from receraser.reproduce.settings import Chosen, additive
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ALONE", "Entry", "Findings", "Study", "fits", "picked", "without_shards"]
+__all__ = ["ADDITIVE", "ALONE", "Entry", "Findings", "Study", "fits", "picked", "too_large", "without_shards"]
 
+ADDITIVE = ("gram", "ease", "graphfilter")
+_LARGE = ("yelp2018",)  # catalogues too large for EASE's matrix of all pairs of items
 ALONE = "without shards"  # stands for the model where a method brings its own
 
 
@@ -111,7 +113,7 @@ class Findings:
     def _pairs(
         self, ours: tuple[str, str, str, float | None], theirs: tuple[str, str, str, float | None]
     ) -> list[tuple[Result, Result]]:
-        """Return pairs of one seed (one that no seed enters stands for all) whose users are the same."""
+        """Return pairs of one seed whose users are the same."""
         others = {entry.cell.seed: one for entry, one in self._some(*theirs)}
         pairs = []
         for entry, one in self._some(*ours):
@@ -152,6 +154,11 @@ def picked(order: Order, known: Iterable[str], default: Iterable[str] | None = N
         if one not in names:
             raise UsageError(f"{order.study} has no method {one!r}: {nearest(one, names)}")
     return [one for one in names if one in order.methods] if order.methods else list(default or names)
+
+
+def too_large(order: Order, method: str) -> bool:
+    """Say whether a data set has more items than a method can hold."""
+    return method == "ease" and order.dataset in _LARGE
 
 
 def fits(order: Order, model: str, row: str, settings: Chosen, *, what: str = "fit", x: float = 0.0) -> Entry:

@@ -12,10 +12,20 @@ from typing import TYPE_CHECKING
 from receraser.reproduce import paper
 from receraser.reproduce.cell import METRICS, Cell
 from receraser.reproduce.order import Order
-from receraser.reproduce.page import against, difference, named, share_text, table
-from receraser.reproduce.picture import colour, marker, panels, titled
+from receraser.reproduce.page import against, difference, named, p_text, share_text, table
+from receraser.reproduce.picture import colour, face, marker, panels, titled
 from receraser.reproduce.settings import chosen
-from receraser.reproduce.studies.study import ALONE, Entry, Findings, Study, fits, picked, without_shards
+from receraser.reproduce.studies.study import (
+    ADDITIVE,
+    ALONE,
+    Entry,
+    Findings,
+    Study,
+    fits,
+    picked,
+    too_large,
+    without_shards,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,9 +34,7 @@ __all__ = ["STUDY"]
 
 METHODS = ("retrain", "sisa", "grapheraser", "receraser", "spectral")
 CONTROLS = ("polish", "sweeps", "attention-on-hash")
-ADDITIVE = ("gram", "ease", "graphfilter")
 POLISHED, SWEPT, ATTENDED = "spectral, polish=1", "control: random vectors, 1 sweep", "control: hash shards, attention"
-_MOST_ITEMS = {"yelp2018"}  # catalogues too large for EASE's matrix of all pairs of items
 
 
 def entries(order: Order) -> list[Entry]:
@@ -35,7 +43,7 @@ def entries(order: Order) -> list[Entry]:
     found = [
         entry for seed in range(order.seeds) for model in order.models for entry in _of(order, model, seed, wanted)
     ]
-    without = [name for name in ADDITIVE if name in wanted and not (name == "ease" and order.dataset in _MOST_ITEMS)]
+    without = [name for name in ADDITIVE if name in wanted and not too_large(order, name)]
     return found + without_shards(order, without)
 
 
@@ -101,7 +109,7 @@ def _summary(found: Findings, model: str) -> list[str]:
             else None
         )
         balance = [one.numbers["balance"] for one in found.of(model, row) if "balance" in one.numbers]
-        cells += ["" if p is None else f"{p:.1g}", f"{sum(balance) / len(balance):.2f}" if balance else ""]
+        cells += ["" if p is None else p_text(p), f"{sum(balance) / len(balance):.2f}" if balance else ""]
         rows.append(cells)
     return table(["", "R@20", "N@20", "share R@20", "share N@20", "p", "balance"], rows)
 
@@ -128,7 +136,15 @@ def draw(found: Findings, figure: Figure) -> None:
             ours = found.share((model, row, "fit", None), (model, "retrain", "fit", None), "ndcg@20")
             if ours is not None:
                 spread = [[100 * (ours.mean - ours.low)], [100 * (ours.high - ours.mean)]]
-                axes.errorbar(100 * ours.mean, y, xerr=spread, color=colour(row), marker=marker(row), markersize=9)
+                axes.errorbar(
+                    100 * ours.mean,
+                    y,
+                    xerr=spread,
+                    color=colour(row),
+                    marker=marker(row),
+                    markersize=9,
+                    markerfacecolor=face(row),
+                )
                 axes.annotate(
                     f"{100 * ours.mean:.1f}", (100 * ours.mean, y), (0, 9), textcoords="offset points", ha="center"
                 )

@@ -14,7 +14,6 @@ from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
 from receraser.reproduce.picture import colour, label_below, panels, titled
 from receraser.reproduce.studies.requests import (
-    ADDITIVE,
     forgetting,
     mean_of,
     of_method,
@@ -101,8 +100,7 @@ def _quality(found: Findings, model: str) -> list[str]:
                 one = found.spread(model, row, metric, what)
                 cells.append("" if one is None else one.text())
             share = found.share((model, row, what, None), (model, "retrain", f"{level} left", None), "ndcg@20")
-            own = row.partition(",")[0] not in ADDITIVE and row != "retrain"
-            cells.append(share_text(share) if own or row in ADDITIVE else "")
+            cells.append(share_text(share) if row != "retrain" else "")
         rows.append(cells)
     columns = ["after all of them", "interactions: R@20", "N@20", "share of the retrain's N@20"]
     return table([*columns, "users: R@20", "N@20", "share of the retrain's N@20"], rows)
@@ -122,11 +120,17 @@ def draw(found: Findings, figure: Figure) -> None:
             left = 0.0
             for key, alpha in (("submodels", 1.0), ("aggregate", 0.55)):
                 part = 100 * (per_request(found, model, row, "interactions", key) or 0.0) / full
-                label = {"submodels": "shard", "aggregate": "aggregation"}[key]
-                axes.barh(y, part, left=left, color=colour(row), alpha=alpha, label=label if y == 0 else None)
+                axes.barh(y, part, left=left, color=colour(row), alpha=alpha)
                 left += part
             total = 100 * (per_request(found, model, row, "interactions", "total") or 0.0) / full
-            axes.annotate(f"{total:.1f} %", (max(left, total), y), (6, -4), textcoords="offset points")
+            axes.annotate(
+                f"{total:.1f} %" if total >= 1 else f"{total:.1g} %",
+                (max(left, total), y),
+                (6, -4),
+                textcoords="offset points",
+            )
+        for alpha, text in ((1.0, "shard (full colour)"), (0.55, "aggregation (pale)")):
+            axes.barh(0, 0, color="#444444", alpha=alpha, label=text)
         printed = paper.TABLE4.get(found.order.dataset, {}).get(model)
         if printed is not None and "receraser" in rows:
             x, y = 100 * printed.total / printed.retrain, rows.index("receraser")
