@@ -78,9 +78,10 @@ def page(found: Findings) -> list[str]:
     """Return a section for each model: what counts most, then every number."""
     lines = [
         "Means over seeds ± half the range, on the test rows. `share`: of our own retrain of the same model",
-        "and seed, with the ends of the seeds' 95 % paired bootstrap intervals over users. `p`: the largest",
-        "of the seeds' paired t-tests over users of RecEraser against that method, by NDCG@20, as in the",
-        "paper.",
+        "and seed, with the ends of the seeds' 95 % paired bootstrap intervals over users; likewise of",
+        "RecEraser's. `p`: the largest of the seeds' paired t-tests over users of RecEraser against that",
+        "method, by NDCG@20, as in the paper. Controls of Spectral: Gram, which needs no shards; attention on",
+        "the very same shards; the sweeps of `polish` from random vectors.",
     ]
     for model in found.models:
         lines += ["", f"## {named(model)}", "", *_summary(found, model), "", *_everything(found, model)]
@@ -95,23 +96,27 @@ def page(found: Findings) -> list[str]:
     return lines
 
 
+def _lines(found: Findings, model: str) -> list[tuple[str, str]]:
+    """Return (model, row) of everything that is compared; `gram`, a control of spectral, stands among them."""
+    control = [(ALONE, "gram")] if "gram" in found.rows(ALONE) else []
+    return [(model, row) for row in found.rows(model)] + control
+
+
 def _summary(found: Findings, model: str) -> list[str]:
     rows = []
-    for row in found.rows(model):
-        printed = theirs(found, model, row)
+    full, attended = ((model, row, "fit", None) for row in ("retrain", "receraser"))
+    for name, row in _lines(found, model):
+        printed = theirs(found, name, row)
         both = ("recall@20", "ndcg@20")
-        cells = [named(row), *(against(found.spread(model, row, one), printed.get(one)) for one in both)]
-        ours, full = (model, row, "fit", None), (model, "retrain", "fit", None)
-        cells += [share_text(found.share(ours, full, metric)) for metric in ("recall@20", "ndcg@20")]
-        p = (
-            found.p_value((model, "receraser", "fit", None), ours, "ndcg@20")
-            if row in ("sisa", "grapheraser")
-            else None
-        )
-        balance = [one.numbers["balance"] for one in found.of(model, row) if "balance" in one.numbers]
+        cells = [named(row), *(against(found.spread(name, row, one), printed.get(one)) for one in both)]
+        ours = (name, row, "fit", None)
+        cells += [share_text(found.share(ours, full, metric)) for metric in both]
+        cells.append("" if row == "receraser" else share_text(found.share(ours, attended, "ndcg@20")))
+        p = found.p_value(attended, ours, "ndcg@20") if row in ("sisa", "grapheraser") else None
+        balance = [one.numbers["balance"] for one in found.of(name, row) if "balance" in one.numbers]
         cells += ["" if p is None else p_text(p), f"{sum(balance) / len(balance):.2f}" if balance else ""]
         rows.append(cells)
-    return table(["", "R@20", "N@20", "share R@20", "share N@20", "p", "balance"], rows)
+    return table(["", "R@20", "N@20", "share R@20", "share N@20", "of RecEraser's N@20", "p", "balance"], rows)
 
 
 def _everything(found: Findings, model: str) -> list[str]:
@@ -131,9 +136,9 @@ def draw(found: Findings, figure: Figure) -> None:
     """Draw what share of its own retrain each method keeps, ours and the paper's."""
     models = found.models
     for axes, model in zip(panels(figure, [named(one) for one in models], share_y=True), models, strict=True):
-        rows = [row for row in found.rows(model) if row != "retrain"][::-1]
-        for y, row in enumerate(rows):
-            ours = found.share((model, row, "fit", None), (model, "retrain", "fit", None), "ndcg@20")
+        lines = [line for line in _lines(found, model) if line[1] != "retrain"][::-1]
+        for y, (name, row) in enumerate(lines):
+            ours = found.share((name, row, "fit", None), (model, "retrain", "fit", None), "ndcg@20")
             if ours is not None:
                 spread = [[100 * (ours.mean - ours.low)], [100 * (ours.high - ours.mean)]]
                 axes.errorbar(
@@ -152,7 +157,7 @@ def draw(found: Findings, figure: Figure) -> None:
             if printed is not None and full is not None:
                 axes.plot(100 * printed / full, y, color="black", marker="|", markersize=16, linestyle="none")
         axes.axvline(100, color="black", linewidth=0.8)
-        axes.set_yticks(range(len(rows)), [named(row) for row in rows])
+        axes.set_yticks(range(len(lines)), [named(row) for _, row in lines])
         axes.set_xlabel("NDCG@20, % of the retrain's")
         axes.margins(y=0.12)
     titled(figure, f"{found.order.dataset}: what each method keeps of a full retrain (black: in the paper)")
