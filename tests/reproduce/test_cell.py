@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from receraser.errors import DataError
 from receraser.reproduce import cell as cells
-from receraser.reproduce.cell import METRICS, Cell, Result
+from receraser.reproduce.cell import METRICS, Cell, Result, code_version
 from receraser.reproduce.datasets import load
 from receraser.reproduce.kept import Kept
 from receraser.reproduce.runner import run
@@ -47,12 +48,41 @@ def test_every_input_changes_the_digest(monkeypatch: pytest.MonkeyPatch) -> None
     digests = {name: one.digest(rows, device) for name, (one, rows, device) in variants.items()}
     monkeypatch.setattr(cells, "FORMAT", cells.FORMAT + 1)
     digests["format"] = CELL.digest("rows", "cpu")
+    monkeypatch.setattr(cells, "code_version", lambda: "0.0.1")
+    digests["code"] = CELL.digest("rows", "cpu")
     assert len(set(digests.values())) == len(digests)
 
 
 def test_the_same_inputs_are_the_same_cell() -> None:
     again = Cell("forgets", "ml-1m", chosen("ml-1m", "bpr", "receraser").config, {"n": 3, "level": "users"})
     assert again.digest("rows", "cpu") == CELL.digest("rows", "cpu")
+
+
+def test_a_tree_that_is_not_installed_says_its_own_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or cells from a bare machine would be missing wherever the package is installed."""
+    here = code_version()
+
+    def unknown(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", unknown)
+    assert code_version.__wrapped__() == here
+    monkeypatch.setattr(cells, "_PROJECT", Path("nowhere"))
+    assert code_version.__wrapped__() == "not installed"
+
+
+def test_forget_sets_are_an_input_of_those_that_take_them(tmp_path: Path) -> None:
+    listed, drawn = (dataclasses.replace(CELL, extras={"who": who, "size": 0.05}) for who in ("core", "random"))
+    assert drawn.of_sets("files") == drawn
+    assert listed.of_sets("files").digest("", "cpu") != listed.of_sets("others").digest("", "cpu")
+    assert listed.of_sets("files").label == listed.label
+    kept = Kept(tmp_path)
+    kept.write(drawn, "rows", "cpu", RESULT)
+    assert kept.sets_of("ml-1m") == ""
+    kept.write(listed.of_sets("files"), "rows", "cpu", RESULT)
+    assert kept.sets_of("ml-1m") == "files"
+    kept.write(listed.of_sets("others"), "rows", "cpu", RESULT)
+    assert kept.sets_of("ml-1m") is None
 
 
 def test_a_model_without_shards_is_the_same_cell_on_every_device() -> None:

@@ -8,7 +8,7 @@ from receraser.data.readers import write_lines
 from receraser.data.splits import random_split
 from receraser.errors import DataError, UsageError
 from receraser.reproduce.datasets import Dataset, check_name, load
-from receraser.reproduce.drawn import batch_of, has_forget_sets
+from receraser.reproduce.drawn import batch_of, has_forget_sets, sets_digest
 from tests.contracts.worlds import checkerboard
 from tests.reproduce.conftest import WORLD
 
@@ -103,6 +103,10 @@ def test_forget_sets_beside_the_data(tmp_path: Path) -> None:
     assert has_forget_sets(tmp_path / "ml-100k")
     request = batch_of(data, "core", 0.05, seed=0)
     assert len(request.users) == 2, "somebody who has no rows is not forgotten"
+    before = sets_digest(data)
+    (sets / "unlearn_edge_5.txt").write_text("1 1\n")
+    assert "" != before != sets_digest(data)
     lost = Dataset("ml-100k", data.train, data.valid, data.full, data.test, tmp_path / "elsewhere" / "ml-100k")
+    assert sets_digest(lost) == ""
     with pytest.raises(DataError, match="expected the folder ml-100k-cure4rec"):
         batch_of(lost, "core", 0.05, seed=0)

@@ -2,13 +2,19 @@
 
 Studies share cells: the same inputs are the same cell, whichever table or figure asks for it, and are computed once.
 What a cell depends on: its kind, the rows of the data set, the complete configuration (with seed and kind of device),
-what else its kind takes, and the number of the format, which is raised when the meaning of a kind changes.
+what else its kind takes (with the digest of the forget sets' files, where it takes those), the version of the package,
+whose arithmetic it is, and the number of the format, which is raised when the meaning of a kind changes.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +23,11 @@ from receraser import fingerprint
 from receraser.config import EngineConfig
 from receraser.reproduce.settings import DIM, on_device
 
-__all__ = ["FORMAT", "KINDS", "METRICS", "Cell", "Extras", "Result"]
+__all__ = ["FORMAT", "KINDS", "METRICS", "SETS", "Cell", "Extras", "Result", "code_version"]
 
 FORMAT = 1
+SETS = "sets"  # among the extras: the digest of the files that say who is in a forget set
+_PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 Extras = Mapping[str, str | int | float]
 METRICS = tuple(f"{name}@{cut}" for name in ("recall", "ndcg") for cut in (10, 20, 50))
 KINDS: Mapping[str, str] = {
@@ -62,12 +70,22 @@ class Cell:
         config = None if self.config is None else on_device(self.config, device).as_dict()
         return {
             "format": FORMAT,
+            "code": code_version(),
             "kind": self.kind,
             "dataset": self.dataset,
             "rows": rows,
             "config": config,
             "extras": dict(self.extras),
         }
+
+    @property
+    def takes_sets(self) -> bool:
+        """Whether who is forgotten is listed in files."""
+        return str(self.extras.get("who", "random")) != "random"
+
+    def of_sets(self, digest: str) -> Cell:
+        """Return the cell with the digest of the forget sets' files among its inputs, where it takes them."""
+        return dataclasses.replace(self, extras={**self.extras, SETS: digest}) if self.takes_sets else self
 
     def digest(self, rows: str, device: str) -> str:
         """Return the name of the cell."""
@@ -100,7 +118,7 @@ class Cell:
         polish = one.aggregation_settings.get("polish", 0)
         rank = one.aggregation_settings.get("rank", one.hyperparameters.get("rank", DIM))
         more = ([f"rank={rank}"] if rank != DIM else []) + ([f"polish={polish}"] if polish else [])
-        more += [f"{key}={value}" for key, value in self.extras.items()]
+        more += [f"{key}={value}" for key, value in self.extras.items() if key != SETS]
         return f"{self.kind}: " + ", ".join([one.model, method, *shards, f"seed {one.seed}", *more])
 
 
@@ -133,3 +151,18 @@ class Result:
     notes: Mapping[str, str] = field(default_factory=dict)
     per_user: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     about: Mapping[str, str | float] = field(default_factory=dict)
+
+
+@cache
+def code_version() -> str:
+    """Return the version of this package; where it is not installed, what the source tree says of itself.
+
+    So cells that were computed in a bare tree are the same cells where the package is installed.
+    """
+    try:
+        return metadata.version("receraser")
+    except metadata.PackageNotFoundError:
+        try:
+            return str(tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"]["version"])
+        except (OSError, ValueError, KeyError):
+            return "not installed"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from receraser.errors import DataError
 from receraser.reproduce.datasets import load
+from receraser.reproduce.drawn import sets_digest
 from receraser.reproduce.kept import Kept
 from receraser.reproduce.order import Order
 from receraser.reproduce.runner import Ran, run
@@ -32,9 +33,11 @@ def reproduce(order: Order, say: Say, *, pages: bool = True) -> tuple[Ran, list[
     study = find_study(order.study)
     entries = study.entries(order)
     kept = Kept(order.cells)
-    rows = kept.rows_of(order.dataset) if order.report and order.data is None else None
+    rows, sets = None, None
+    if order.report and order.data is None:
+        rows, sets = kept.rows_of(order.dataset), kept.sets_of(order.dataset)
     ran = Ran()
-    if rows is None:
+    if rows is None or sets is None:
         if order.report and order.data is None:
             raise DataError(
                 f"there are no cells of {order.dataset}, or those of several data sets of that name; compute some "
@@ -42,16 +45,17 @@ def reproduce(order: Order, say: Say, *, pages: bool = True) -> tuple[Ran, list[
                 path=str(order.cells),
             )
         data = load(order.data, order.dataset)
-        rows = data.digest
+        rows, sets = data.digest, sets_digest(data)
         if not order.report:
             from receraser.models.factors import torch_device
 
             device = torch_device(order.device).type
             say(f"{order.dataset}: {len(data.full):,} rows to fit, {len(data.test):,} to test on; {data.origin}")
-            ran = run([entry.cell for entry in entries], data, kept, device, say)
+            ran = run([entry.cell.of_sets(sets) for entry in entries], data, kept, device, say)
             order = dataclasses.replace(order, device=device)
     if not pages:
         return ran, []
     from receraser.reproduce.report import findings, write
 
+    entries = [dataclasses.replace(entry, cell=entry.cell.of_sets(sets)) for entry in entries]
     return ran, write(study, findings(order, entries, kept, rows, order.device))

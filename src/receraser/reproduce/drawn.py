@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from receraser import fingerprint
 from receraser.data.ids import IdMap, pseudonyms
 from receraser.data.interactions import Interactions
 from receraser.data.readers import read
@@ -22,9 +23,10 @@ from receraser.reproduce.cell import Cell
 from receraser.reproduce.datasets import Dataset
 from receraser.seeds import derive, draw, id_counters, permutation
 
-__all__ = ["CURE4REC", "batch_of", "gone_in", "has_forget_sets", "requests", "without"]
+__all__ = ["CURE4REC", "batch_of", "gone_in", "has_forget_sets", "requests", "sets_digest", "without"]
 
 CURE4REC = "ml-100k-cure4rec"
+_MAP = "users_map.csv"  # their ids, and those of the data set
 LEVELS = ("interactions", "users", "items")
 
 
@@ -81,18 +83,32 @@ def has_forget_sets(folder: Path | None) -> bool:
     return folder is not None and any((one / CURE4REC).is_dir() for one in (folder, folder.parent))
 
 
+def sets_digest(data: Dataset) -> str:
+    """Return the SHA-256 over the files of the forget sets; "" where there are none."""
+    home = _sets(data.folder)
+    if home is None:
+        return ""
+    files = [home / _MAP, *sorted(home.glob("unlearn_*"))]
+    return fingerprint.combine({one.name: fingerprint.of_bytes(one.read_bytes()) for one in files if one.is_file()})
+
+
 def _ordered(ids: IdMap, seed: int, what: str) -> list[str]:
     """Return ids in a drawn order."""
     draws: NDArray[np.uint64] = draw(derive(seed, "reproduce", what), id_counters(ids))
     return ids.take(np.argsort(draws, kind="stable"))
 
 
+def _sets(home: Path) -> Path | None:
+    """Return the folder of the forget sets, given that of the data; None where there is none."""
+    return next((one / CURE4REC for one in (home.parent, home) if (one / CURE4REC).is_dir()), None)
+
+
 def _listed(data: Dataset, who: str, share: float) -> list[str]:
     """Return the pseudonyms of a forget set, by the ids that the data set has."""
-    places = [data.folder.parent / CURE4REC, data.folder / CURE4REC]
-    home = next((one for one in places if one.is_dir()), None)
+    home = _sets(data.folder)
     if home is None:
-        raise DataError(f"expected the folder {CURE4REC}, with its forget sets, beside the data", path=str(places[0]))
-    mapped = dict(line.split(",")[:2] for line in (home / "users_map.csv").read_text().split()[1:])
+        expected = data.folder.parent / CURE4REC
+        raise DataError(f"expected the folder {CURE4REC}, with its forget sets, beside the data", path=str(expected))
+    mapped = dict(line.split(",")[:2] for line in (home / _MAP).read_text().split()[1:])
     named = read(home / f"unlearn_{who}_{round(100 * share)}.txt.gz").interactions.users
     return [name for name in pseudonyms([mapped[one] for one in named], PUBLIC_KEY) if name in data.full.users]

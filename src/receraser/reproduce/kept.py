@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from receraser.errors import DataError
-from receraser.reproduce.cell import FORMAT, METRICS, Cell, Result
+from receraser.reproduce.cell import FORMAT, METRICS, SETS, Cell, Result
 
 __all__ = ["Kept"]
 
@@ -85,6 +85,12 @@ class Kept:
         """Return the digest of the rows of a data set, as the cells say; None where there are none, or of several."""
         found = {str(inputs["rows"]) for inputs in self._inputs() if inputs.get("dataset") == dataset}
         return found.pop() if len(found) == 1 else None
+
+    def sets_of(self, dataset: str) -> str | None:
+        """Return the digest of the forget sets' files, as the cells say; "" where none takes any, None of several."""
+        extras = [inputs.get("extras") for inputs in self._inputs() if inputs.get("dataset") == dataset]
+        found = {str(one[SETS]) for one in extras if isinstance(one, dict) and SETS in one}
+        return None if len(found) > 1 else "".join(found)
 
     def took(self) -> Iterator[tuple[Mapping[str, object], float]]:
         """Yield the inputs of every cell and how long it took, to estimate others by."""
