@@ -19,11 +19,27 @@ from receraser.reproduce.settings import Chosen, additive
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ADDITIVE", "ALONE", "Entry", "Findings", "Study", "fits", "picked", "too_large", "without_shards"]
+__all__ = [
+    "ADDITIVE",
+    "ALONE",
+    "ATTENDED",
+    "POLISHED",
+    "SWEPT",
+    "Entry",
+    "Findings",
+    "Study",
+    "fits",
+    "picked",
+    "too_large",
+    "without_shards",
+]
 
 ADDITIVE = ("gram", "ease", "graphfilter")
 _LARGE = ("yelp2018",)  # catalogues too large for EASE's matrix of all pairs of items
 ALONE = "without shards"  # stands for the model where a method brings its own
+POLISHED = "spectral, polish=1"
+# Controls of spectral, as lines: attention on its very same shards; the sweeps of `polish` from random vectors.
+ATTENDED, SWEPT = "control: hash shards, attention", "control: random vectors, 1 sweep"
 
 
 @dataclass(frozen=True)
