@@ -63,9 +63,9 @@ def page(found: Findings) -> list[str]:
     """Return a table for each model."""
     lines = [
         "One forgotten interaction, from the request to the next state in memory (mean; with one shard: a",
-        "full fit). `share`: of our own retrain, with the ends of the seeds' 95 % paired bootstrap",
-        "intervals over users. Controls of Spectral: attention over its very same submodels on its very same",
-        "shards; Gram, which needs no shards.",
+        "full fit; where that takes less than 5 s, the median of 3). `share`: of our own retrain, with the",
+        "ends of the seeds' 95 % paired bootstrap intervals over users. Controls of Spectral: attention over",
+        "its very same submodels on its very same shards; Gram, which needs no shards.",
     ]
     for model in found.models:
         rows = []

@@ -93,7 +93,8 @@ def page(found: Findings) -> list[str]:
     """Return a table for each model, quickest first."""
     lines = [
         "NDCG@20 (mean over seeds) against the time of forgetting one user (mean; from the request to the",
-        "next state in memory; a retrain: a full fit). On the front: nothing else is as quick and as good.",
+        "next state in memory; a retrain: a full fit, or where that takes less than 5 s the median of 3). On",
+        "the front: nothing else is as quick and as good.",
         "Controls of Spectral: attention over its very same submodels on its very same shards; for `polish`,",
         "the same sweeps from random vectors, of which only the quality counts (the last line).",
     ]
