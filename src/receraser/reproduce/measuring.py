@@ -66,6 +66,7 @@ class Workshop:
         self.device = device
         self._last: dict[str, tuple[_Name, Fitted]] = {}  # by stage: what the last fit's submodels depend on, the fit
         self._epochs: dict[str, int] = {}
+        self.pretraining: dict[str, float] = {}  # seconds of a partition's vectors, by what they depend on
         self.warm: set[str] = set()  # configurations that somebody was forgotten with, once, before times count
 
     # ------------------------------------------------------------------ kinds
