@@ -13,7 +13,7 @@ from receraser.config import EngineConfig
 from receraser.data.interactions import Interactions
 from receraser.errors import TrainingError
 from receraser.execution.local import LocalExecutor
-from receraser.execution.task import Task
+from receraser.execution.task import Task, submodel_task
 from receraser.reproduce import forgetting, measuring
 from receraser.reproduce.cell import Cell, Result
 from receraser.reproduce.datasets import load
@@ -142,7 +142,7 @@ def test_forgetting_leaves_what_a_fit_of_the_survivors_gives(worker: LocalExecut
 
 def test_pretraining_is_timed_once(monkeypatch: pytest.MonkeyPatch, worker: LocalExecutor) -> None:
     seen: list[int] = []
-    real = forgetting.submodel_task
+    real = submodel_task
 
     def noted(model: str, own: Mapping[str, object], seed: int, *rows: Interactions) -> Task:
         seen.append(seed)

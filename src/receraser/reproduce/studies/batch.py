@@ -102,4 +102,4 @@ def draw(found: Findings, figure: Figure) -> None:
     label_below(figure)
 
 
-STUDY = Study("batch", "Many users at once", entries, page, draw)
+STUDY = Study("batch", "Many users at once", entries, page, draw, timed=lambda _: True)

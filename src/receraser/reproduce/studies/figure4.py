@@ -14,7 +14,14 @@ from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
 from receraser.reproduce.picture import curve, label_below, level_line, panels, plain_logarithm, titled
 from receraser.reproduce.settings import chosen
-from receraser.reproduce.studies.requests import fit_seconds, forgetting, mean_of, of_method, row_of
+from receraser.reproduce.studies.requests import (
+    fit_seconds,
+    forgets_or_retrains,
+    forgetting,
+    mean_of,
+    of_method,
+    row_of,
+)
 from receraser.reproduce.studies.study import ADDITIVE, Entry, Findings, Study, fits, picked
 
 if TYPE_CHECKING:
@@ -122,4 +129,12 @@ def _across(found: Findings, model: str, row: str, above: Axes, below: Axes) -> 
         level_line(below, row, time)
 
 
-STUDY = Study("figure4", "Figure 4: the number of shards", entries, page, draw, lambda n: (1.5 + 4.2 * max(1, n), 7.2))
+STUDY = Study(
+    "figure4",
+    "Figure 4: the number of shards",
+    entries,
+    page,
+    draw,
+    lambda n: (1.5 + 4.2 * max(1, n), 7.2),
+    timed=forgets_or_retrains,
+)

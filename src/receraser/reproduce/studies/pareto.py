@@ -14,7 +14,15 @@ from receraser.reproduce.cell import Extras
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, table, time_text
 from receraser.reproduce.picture import colour, curve, label_below, level_line, panels, plain_logarithm, titled
-from receraser.reproduce.studies.requests import fit_seconds, forgetting, mean_of, of_method, row_of, swept
+from receraser.reproduce.studies.requests import (
+    fit_seconds,
+    forgets_or_retrains,
+    forgetting,
+    mean_of,
+    of_method,
+    row_of,
+    swept,
+)
 from receraser.reproduce.studies.study import ADDITIVE, SWEPT, Entry, Findings, Study, fits, picked, too_large
 
 if TYPE_CHECKING:
@@ -144,5 +152,11 @@ def draw(found: Findings, figure: Figure) -> None:
 
 
 STUDY = Study(
-    "pareto", "Quality against the cost of forgetting", entries, page, draw, lambda n: (1 + 5.0 * max(1, n), 5.2)
+    "pareto",
+    "Quality against the cost of forgetting",
+    entries,
+    page,
+    draw,
+    lambda n: (1 + 5.0 * max(1, n), 5.2),
+    timed=forgets_or_retrains,
 )

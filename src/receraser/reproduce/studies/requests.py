@@ -18,6 +18,7 @@ from receraser.reproduce.studies.study import ADDITIVE, ATTENDED, POLISHED, SWEP
 
 __all__ = [
     "fit_seconds",
+    "forgets_or_retrains",
     "forgetting",
     "mean_of",
     "of_method",
@@ -71,6 +72,11 @@ def survivors(order: Order, model: str, row: str, settings: Chosen, extras: Extr
     """Return the entry of a fit, from nothing, on those who are left."""
     entry = forgetting(order, model, row, settings, "fit", extras, x)
     return Entry(model, row, entry.cell, entry.origin, f"{entry.what} left", x)
+
+
+def forgets_or_retrains(entry: Entry) -> bool:
+    """Say whether an entry's seconds count where fits of shards stand for their quality alone."""
+    return entry.what != "fit" or entry.row == "retrain"
 
 
 def fit_seconds(one: Result) -> float:

@@ -153,6 +153,8 @@ class Study:
         Draws into an empty figure; None where a picture would say nothing.
     size
         Of the picture, in inches, for so many models.
+    timed
+        Which entries' seconds are compared with others of the same model: those are to be from one machine.
     """
 
     name: str
@@ -161,6 +163,7 @@ class Study:
     page: Callable[[Findings], list[str]]
     draw: Callable[[Findings, Figure], None] | None = None
     size: Callable[[int], tuple[float, float]] = lambda n: (4.2 * max(1, n), 4.4)
+    timed: Callable[[Entry], bool] = lambda _: False
 
 
 def picked(order: Order, known: Iterable[str], default: Iterable[str] | None = None) -> list[str]:
