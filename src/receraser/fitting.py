@@ -21,7 +21,7 @@ from receraser.config import EngineConfig, part_settings
 from receraser.data.interactions import Interactions
 from receraser.erasure.plan import DOWNDATE, REFIT
 from receraser.errors import EnvironmentMismatchError
-from receraser.execution.local import LocalExecutor
+from receraser.execution.local import LocalExecutor, workers_for
 from receraser.execution.task import (
     Result,
     Task,
@@ -48,12 +48,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Fitting", "local_executor"]
 
-_GPU_WORKERS = 2  # processes that share one GPU take turns: more of them only wait
-
 
 def local_executor(config: EngineConfig) -> LocalExecutor:
     """Return worker processes on this machine, as many as serve the device."""
-    return LocalExecutor(_GPU_WORKERS if config.device == "cuda" else None)
+    return LocalExecutor(workers_for(config.device))
 
 
 class Fitting:

@@ -17,7 +17,7 @@ import receraser
 from receraser.errors import DataError, TrainingError
 from receraser.execution import local
 from receraser.execution.environment import pinned_variables
-from receraser.execution.local import LocalExecutor
+from receraser.execution.local import LocalExecutor, workers_for
 from receraser.execution.task import Task, submodel_task
 from receraser.execution.toys import toy_submodel
 from tests.contracts.executor_contract import ExecutorContract, digests, tasks
@@ -391,3 +391,8 @@ def test_after_a_failure_no_further_task_is_started(stubs: LocalExecutor) -> Non
     with pytest.raises(DataError):
         stubs.run([part("work"), part("refuse"), part("sleep")])
     assert time.monotonic() - started < 10
+
+
+def test_few_workers_share_a_gpu() -> None:
+    assert workers_for("cpu") is None
+    assert workers_for("cuda") == 2

@@ -91,6 +91,7 @@ def test_unknown_names(name: str, message: str) -> None:
 def test_forget_sets_beside_the_data(tmp_path: Path) -> None:
     folder_with(tmp_path / "ml-100k", "train", "valid", "test")
     assert not has_forget_sets(tmp_path)
+    assert not has_forget_sets(None)
     sets = tmp_path / "ml-100k-cure4rec"
     sets.mkdir()
     data = load(tmp_path, "ml-100k").pseudonymous()
@@ -103,6 +104,19 @@ def test_forget_sets_beside_the_data(tmp_path: Path) -> None:
     assert has_forget_sets(tmp_path / "ml-100k")
     request = batch_of(data, "core", 0.05, seed=0)
     assert len(request.users) == 2, "somebody who has no rows is not forgotten"
+    for text, message in (
+        ("user,ml_100k_user\n0,u00\n1\n", r"users_map.csv, line 3: expected two ids with a comma"),
+        ("user,ml_100k_user\n0,u00\n", r"users_map.csv: 2 users of the set core are not in it"),
+        (None, r"users_map.csv: a file of the forget sets cannot be read: No such file"),
+    ):
+        (sets / "users_map.csv").unlink()
+        if text is not None:
+            (sets / "users_map.csv").write_text(text)
+        with pytest.raises(DataError, match=message):
+            batch_of(data, "core", 0.05, seed=0)
+    with pytest.raises(DataError, match="cannot be read"):
+        sets_digest(data)
+    (sets / "users_map.csv").write_text("user,ml_100k_user\n0,u00\n")
     before = sets_digest(data)
     (sets / "unlearn_edge_5.txt").write_text("1 1\n")
     assert "" != before != sets_digest(data)
@@ -110,3 +124,16 @@ def test_forget_sets_beside_the_data(tmp_path: Path) -> None:
     assert sets_digest(lost) == ""
     with pytest.raises(DataError, match="expected the folder ml-100k-cure4rec"):
         batch_of(lost, "core", 0.05, seed=0)
+
+
+def test_forget_sets_are_looked_for_where_they_are_read(tmp_path: Path) -> None:
+    """Beside the data or within its folder; never above the folder that was named."""
+    data = tmp_path / "data"
+    data.mkdir()
+    folder_with(data / "ml-100k", "train", "valid", "test")
+    (tmp_path / "ml-100k-cure4rec").mkdir()
+    assert not has_forget_sets(data)
+    (data / "ml-100k" / "ml-100k-cure4rec").mkdir()
+    assert has_forget_sets(data)
+    with pytest.raises(DataError, match=r"ml-100k/ml-100k-cure4rec/users_map.csv: a file of the forget sets"):
+        batch_of(load(data, "ml-100k").pseudonymous(), "core", 0.05, seed=0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +94,25 @@ def test_the_settings_of_a_method_are_not_those_of_its_one_shard(tmp_path: Path,
 def test_what_the_text_names_of_a_figure(tmp_path: Path) -> None:
     page = write(find_study("figure3"), findings("figure3", "yelp2018", tmp_path, ("wmf",)))[1].read_text()
     assert page.count("(paper 0.0") == 3
+
+
+def test_times_of_two_machines_are_not_passed_over(tmp_path: Path, no_pictures: None) -> None:
+    def page(study: str, elsewhere: Callable[[Entry], str | None]) -> str:
+        found = findings(study, "ml-1m", tmp_path, ("wmf",))
+        moved = [
+            (entry, dataclasses.replace(one, about={**one.about, "hardware": elsewhere(entry) or "a GPU; a machine"}))
+            for entry, one in found.found
+        ]
+        return write(find_study(study), dataclasses.replace(found, found=moved))[1].read_text()
+
+    text = page("table4", lambda entry: "a laptop" if entry.row == "retrain" else None)
+    assert "**WMF: times from two machines**, not to be compared across them: a laptop: Retrain; and a GPU; a" in text
+    text = page("table4", lambda entry: "a machine" if entry.row == "gram" else None)
+    assert "times from" not in text, "beside the GPU, on the same machine"
+    text = page("pareto", lambda entry: "a laptop" if entry.what == "fit" and entry.row != "retrain" else None)
+    assert "times from" not in text, "fits of shards stand there for their quality"
+    assert "times from two machines" in page("figure4", lambda entry: None if entry.what == "fit" else "a laptop")
+    assert "times from" not in page("table3", lambda entry: entry.row)
 
 
 class Terminal(io.StringIO):

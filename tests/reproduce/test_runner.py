@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from receraser.config import EngineConfig
 from receraser.data.interactions import Interactions
 from receraser.errors import TrainingError
 from receraser.execution.local import LocalExecutor
+from receraser.execution.task import Task, submodel_task
 from receraser.reproduce import forgetting, measuring
 from receraser.reproduce.cell import Cell, Result
 from receraser.reproduce.datasets import load
@@ -21,6 +22,7 @@ from receraser.reproduce.kept import Kept
 from receraser.reproduce.measuring import Workshop
 from receraser.reproduce.runner import in_order, run
 from receraser.reproduce.settings import Chosen, chosen, on_device
+from receraser.state import State
 from receraser.work import Work
 from tests.reproduce.conftest import WORLD
 
@@ -136,6 +138,46 @@ def test_forgetting_leaves_what_a_fit_of_the_survivors_gives(worker: LocalExecut
     for other in (at_once, never):
         assert other.notes["users"] == one_by_one.notes["users"]
         assert np.array_equal(other.per_user["ndcg@20"], one_by_one.per_user["ndcg@20"])
+
+
+def test_pretraining_is_timed_once(monkeypatch: pytest.MonkeyPatch, worker: LocalExecutor) -> None:
+    seen: list[int] = []
+    real = submodel_task
+
+    def noted(model: str, own: Mapping[str, object], seed: int, *rows: Interactions) -> Task:
+        seen.append(seed)
+        return real(model, own, seed, *rows)
+
+    monkeypatch.setattr(forgetting, "submodel_task", noted)
+    shop = Workshop(DATA.pseudonymous(), worker, "cpu")
+    found = [
+        forgetting.compute(shop, Cell("forgets", WORLD, one.config, {"level": level, "n": 1}))
+        for one, level in ((MEAN, "users"), (ATTENTION, "items"))
+    ]
+    assert len(seen) == 1
+    assert found[0].seconds["pretrain"] == found[1].seconds["pretrain"] > 0
+    forgetting.compute(shop, Cell("forgets", WORLD, settings("receraser", seed=1).config, {"level": "users", "n": 1}))
+    assert len(seen) == len(set(seen)) == 2
+
+
+@pytest.mark.parametrize(("quick", "seconds"), [(5.0, 2.0), (1.0, 3.0)])
+def test_a_quick_retrain_is_timed_three_times(
+    quick: float, seconds: float, monkeypatch: pytest.MonkeyPatch, worker: LocalExecutor
+) -> None:
+    took = iter([3.0, 1.0, 2.0])
+    real = Work.fit
+
+    def fit(self: Work, train: Interactions, valid: Interactions | None) -> State:
+        state = real(self, train, valid)
+        self.seconds = {"submodels": next(took)}
+        return state
+
+    monkeypatch.setattr(Work, "fit", fit)
+    monkeypatch.setattr(measuring, "QUICK", quick)
+    shop = Workshop(DATA.pseudonymous(), worker, "cpu")
+    found = shop.fit(Cell("fit", WORLD, settings("retrain").config, {"who": "random", "size": 1}))
+    assert found.seconds == {"submodels": seconds}
+    assert found.numbers["fits timed"] == (3 if quick > 3 else 1)
 
 
 def test_epochs_are_chosen_on_rows_that_no_final_figure_is_measured_on(worker: LocalExecutor) -> None:

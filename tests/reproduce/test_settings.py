@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from receraser.config import load_config, preset_names
+from receraser.config import EngineConfig, load_config, preset_names
+from receraser.reproduce import settings
 from receraser.reproduce.settings import Chosen, additive, chosen, on_device
 
 
@@ -32,6 +33,21 @@ def test_epochs_are_chosen_only_where_a_final_fit_has_nothing_to_stop_by() -> No
     assert not chosen("yelp2018", "wmf", "sisa").chooses_epochs, "mean learns nothing"
     assert not chosen("yelp2018", "wmf", "spectral").chooses_epochs
     assert not chosen("ml-100k", "wmf", "receraser").chooses_epochs
+
+
+@pytest.mark.parametrize(("named", "chooses"), [({"n_epochs": 40}, False), ({"dropout": 0.1}, True)])
+def test_a_preset_that_names_no_epochs_leaves_them_to_validation_rows(
+    named: dict[str, object], chooses: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a search writes it whose best trial was stopped by them: the default is a bound, and no choice."""
+    tuned = EngineConfig(method="receraser", model="wmf", shards=10, aggregation_settings=named)
+    real = load_config
+    monkeypatch.setattr(settings, "_known", lambda: frozenset([*preset_names(), "receraser-wmf-yelp2018"]))
+    monkeypatch.setattr(settings, "_preset", lambda name: tuned if name == "receraser-wmf-yelp2018" else real(name))
+    found = chosen("yelp2018", "wmf", "receraser")
+    assert (found.origin, found.chooses_epochs) == ("receraser-wmf-yelp2018", chooses)
+    assert chosen("yelp2018", "wmf", "spectral").under(found).chooses_epochs == chooses
+    assert not chosen("ml-1m", "wmf", "receraser").chooses_epochs
 
 
 def test_one_shard_is_a_retrain() -> None:

@@ -12,9 +12,12 @@ import pytest
 from receraser.reproduce.command import planned, reproduce
 from receraser.reproduce.datasets import load
 from receraser.reproduce.kept import Kept
+from receraser.reproduce.measuring import shards_key
 from receraser.reproduce.order import STUDIES, Order
+from receraser.reproduce.picture import colour, face, marker
 from receraser.reproduce.studies import batch, figure4, gradual, pareto
 from receraser.reproduce.studies.registry import find_study
+from receraser.reproduce.studies.study import ATTENDED, POLISHED, SWEPT
 from tests.reproduce.conftest import WORLD
 
 METHODS = {"batch": ("receraser", "spectral"), "gradual": ("receraser", "gram"), "levels": ("receraser", "gram")}
@@ -119,6 +122,42 @@ def test_studies_share_cells(tmp_path: Path) -> None:
             if (entry.row, entry.what) == (row, "fit") and entry.cell.config and entry.cell.config.shards == 10:
                 digests.add(entry.cell.digest("rows", "cpu"))
     assert len(digests) == 1
+
+
+@pytest.mark.parametrize("study", ["table3", "table4", "figure3", "figure4", "batch", "levels", "gradual", "pareto"])
+def test_controls_stand_wherever_spectral_does(study: str) -> None:
+    """Attention on the very same submodels and the very same requests; gram; sweeps from random vectors for polish."""
+    asked = Order(study, dataset="yelp2018", seeds=2)
+    entries = find_study(study).entries(asked)
+
+    def cells(aggregation: str) -> set[tuple[object, ...]]:
+        of = [
+            (entry, entry.cell.config)
+            for entry in entries
+            if entry.cell.config is not None and entry.cell.config.partition == "hash" and "rank" not in entry.row
+        ]
+        return {
+            (
+                (entry.model, entry.cell.kind, entry.what, entry.x, shards_key(config)),
+                tuple((key, value) for key, value in entry.cell.extras.items() if key != "epochs"),
+            )
+            for entry, config in of
+            if config.aggregation == aggregation and not config.aggregation_settings.get("polish")
+        }
+
+    assert cells("spectral")
+    assert cells("spectral") == cells("attention")
+    rows = {entry.row for entry in entries}
+    assert "gram" in rows
+    assert (POLISHED in rows) == (SWEPT in rows) == (study in ("table3", "pareto"))
+    without = find_study(study).entries(dataclasses.replace(asked, methods=("spectral",)))
+    assert {entry.row.partition(",")[0] for entry in without} <= {"retrain", "spectral"}
+
+
+def test_a_control_is_grey_and_dashed() -> None:
+    assert colour("receraser") != colour(ATTENDED) == colour(SWEPT) == colour(f"{ATTENDED}, K=32")
+    assert marker(ATTENDED) != marker(SWEPT)
+    assert face(ATTENDED) == colour(ATTENDED) != face(f"{ATTENDED}, K=32") == face(POLISHED) == "white"
 
 
 @pytest.mark.parametrize("dataset", ["ml-100k", "yelp2018", "ml-10m"])

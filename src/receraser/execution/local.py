@@ -26,9 +26,15 @@ from receraser.execution.messages import Arrays, Message, pack_task, read_messag
 from receraser.execution.task import Result, Task
 from receraser.protocols import Progress
 
-__all__ = ["LocalExecutor"]
+__all__ = ["LocalExecutor", "workers_for"]
 
+_GPU_WORKERS = 2  # processes that share one GPU take turns: more of them only wait
 _PIPE = 1 << 20  # bytes that a pipe should hold, so that few switches are needed
+
+
+def workers_for(device: str) -> int | None:
+    """Return how many workers serve a device; None: one per core."""
+    return _GPU_WORKERS if device == "cuda" else None
 
 
 class LocalExecutor:

@@ -45,7 +45,8 @@ def reproduce(order: Order, say: Say, *, pages: bool = True) -> tuple[Ran, list[
                 path=str(order.cells),
             )
         data = load(order.data, order.dataset)
-        rows, sets = data.digest, sets_digest(data)
+        rows = data.digest
+        sets = sets_digest(data) if any(entry.cell.takes_sets for entry in entries) else ""
         if not order.report:
             from receraser.models.factors import torch_device
 

@@ -31,7 +31,7 @@ from receraser.data.worlds import large_world_interactions
 from receraser.errors import DataError, UsageError, nearest
 from receraser.keys import PUBLIC_KEY
 
-__all__ = ["NAMES", "REFITTED", "SYNTHETIC", "Dataset", "check_name", "is_made", "load"]
+__all__ = ["NAMES", "REFITTED", "SYNTHETIC", "Dataset", "check_name", "home_of", "is_made", "load"]
 
 REFITTED = ("yelp2018",)  # published without validation rows: choices are made on a part of train, final fits take all
 NAMES = ("ml-1m", "ml-100k", "yelp2018", "ml-10m")
@@ -118,6 +118,11 @@ def load(folder: Path | None, name: str) -> Dataset:
     return Dataset(name, split.train, split.valid, full, test, home, origin)
 
 
+def home_of(folder: Path, name: str) -> Path:
+    """Return where the files of a data set are to be: in a folder of its name, or in the folder itself."""
+    return folder / name if (folder / name).is_dir() else folder
+
+
 def _home(folder: Path | None, name: str) -> Path:
     """Return the folder with the files of a data set."""
     how = f"get it with: receraser data fetch {name}; receraser data list says where each comes from"
@@ -125,7 +130,7 @@ def _home(folder: Path | None, name: str) -> Path:
         raise UsageError(f"--data is missing: the folder that holds {name}; {how}")
     if not folder.is_dir():
         raise DataError(f"there is no such folder; expected one that holds {name}; {how}", path=str(folder))
-    home = folder / name if (folder / name).is_dir() else folder
+    home = home_of(folder, name)
     if not list(_files(home)):
         expected = f"train.txt[.gz] and test.txt[.gz], or one of {', '.join(_RATINGS)}"
         raise DataError(

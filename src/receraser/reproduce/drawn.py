@@ -20,7 +20,7 @@ from receraser.erasure.request import ForgetRequest
 from receraser.errors import DataError, UsageError
 from receraser.keys import PUBLIC_KEY
 from receraser.reproduce.cell import Cell
-from receraser.reproduce.datasets import Dataset
+from receraser.reproduce.datasets import Dataset, home_of
 from receraser.seeds import derive, draw, id_counters, permutation
 
 __all__ = ["CURE4REC", "batch_of", "gone_in", "has_forget_sets", "requests", "sets_digest", "without"]
@@ -79,8 +79,8 @@ def without(rows: Interactions, request: ForgetRequest) -> Interactions:
 
 
 def has_forget_sets(folder: Path | None) -> bool:
-    """Say whether the forget sets of CURE4Rec lie beside the data."""
-    return folder is not None and any((one / CURE4REC).is_dir() for one in (folder, folder.parent))
+    """Say whether the forget sets of CURE4Rec lie beside the data, which is in that folder or in one of its own."""
+    return folder is not None and _sets(home_of(folder, "ml-100k")) is not None
 
 
 def sets_digest(data: Dataset) -> str:
@@ -89,7 +89,7 @@ def sets_digest(data: Dataset) -> str:
     if home is None:
         return ""
     files = [home / _MAP, *sorted(home.glob("unlearn_*"))]
-    return fingerprint.combine({one.name: fingerprint.of_bytes(one.read_bytes()) for one in files if one.is_file()})
+    return fingerprint.combine({one.name: fingerprint.of_bytes(_bytes(one)) for one in files})
 
 
 def _ordered(ids: IdMap, seed: int, what: str) -> list[str]:
@@ -109,6 +109,30 @@ def _listed(data: Dataset, who: str, share: float) -> list[str]:
     if home is None:
         expected = data.folder.parent / CURE4REC
         raise DataError(f"expected the folder {CURE4REC}, with its forget sets, beside the data", path=str(expected))
-    mapped = dict(line.split(",")[:2] for line in (home / _MAP).read_text().split()[1:])
+    mapped = _mapped(home / _MAP)
     named = read(home / f"unlearn_{who}_{round(100 * share)}.txt.gz").interactions.users
+    unknown = [one for one in named if one not in mapped]
+    if unknown:
+        found = f"{len(unknown)} users of the set {who} are not in it; expected a line for each"
+        raise DataError(f"{found}; get both files from one copy of {CURE4REC}", path=str(home / _MAP))
     return [name for name in pseudonyms([mapped[one] for one in named], PUBLIC_KEY) if name in data.full.users]
+
+
+def _mapped(path: Path) -> dict[str, str]:
+    """Return the data set's ids by those of the forget sets."""
+    mapped = {}
+    for number, line in enumerate(_bytes(path).decode(errors="replace").splitlines(), start=1):
+        theirs, comma, ours = line.partition(",")
+        if line.strip() and not comma:
+            raise DataError("expected two ids with a comma between them", path=str(path), line=number)
+        mapped[theirs.strip()] = ours.partition(",")[0].strip()
+    return mapped
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"a file of the forget sets cannot be read: {error.strerror or error}", path=str(path)
+        ) from None

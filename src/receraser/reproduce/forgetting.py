@@ -123,17 +123,22 @@ def _numbers(seconds: Mapping[str, float], report: ForgetReport) -> dict[str, fl
 
 
 def _with_pretraining(shop: Workshop, fitted: Fitted) -> dict[str, float]:
-    """Return the seconds of a fit; those of a partition's vectors, which it learns first, told apart."""
+    """Return the seconds of a fit; those of a partition's vectors, which it learns first, told apart.
+
+    They depend on the rows, on what is learned and on the seed: it is done once for all cells that have these.
+    """
     seconds = dict(fitted.seconds)
     config = fitted.state.config
     _, settings = part_settings(config, "partition")
     if "embeddings" not in settings:
         return seconds
     own = {"dim": settings["dim"], "device": settings.get("device", "cpu")}
-    task = submodel_task(
-        str(settings["embeddings"]), own, derive(config.seed, "pretrain"), fitted.state.train, fitted.state.valid
-    )
-    spent = shop.executor.run([task])[0].seconds
+    model = str(settings["embeddings"])
+    name = fingerprint.of_settings({"model": model, "seed": config.seed, **own})
+    if name not in shop.pretraining:
+        task = submodel_task(model, own, derive(config.seed, "pretrain"), fitted.state.train, fitted.state.valid)
+        shop.pretraining[name] = shop.executor.run([task])[0].seconds
+    spent = shop.pretraining[name]
     return seconds | {"pretrain": spent, "partition": max(0.0, seconds["partition"] - spent)}
 
 

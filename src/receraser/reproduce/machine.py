@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["about", "hardware"]
+__all__ = ["about", "hardware", "machines"]
 
 
 def hardware(device: str) -> str:
@@ -24,6 +25,19 @@ def hardware(device: str) -> str:
     import torch
 
     return f"{torch.cuda.get_device_name()}; {here}"
+
+
+def machines(texts: Iterable[str]) -> list[str]:
+    """Return the machines that several `hardware` are of: what is computed beside a GPU is on the GPU's machine.
+
+    Examples
+    --------
+    >>> machines(["an A100; a Xeon, 8 cores", "a Xeon, 8 cores", "a Ryzen, 2 cores"])
+    ['an A100; a Xeon, 8 cores', 'a Ryzen, 2 cores']
+    """
+    found = list(dict.fromkeys(texts))
+    hosts = {one.partition("; ")[2] for one in found}
+    return [one for one in found if one not in hosts]
 
 
 def about(device: str, seconds: float) -> dict[str, str | float]:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from receraser.reproduce.page import named
+
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -22,6 +24,7 @@ __all__ = [
     "face",
     "full_retrain",
     "label_below",
+    "level_line",
     "marker",
     "panels",
     "plain_logarithm",
@@ -48,6 +51,8 @@ _MARKERS = {
     "gram": "P",
     "ease": "X",
     "graphfilter": "*",
+    "control: hash shards": "d",
+    "control: random vectors": "x",
 }
 _MANY = 2_000  # times the lowest value: from there on every second number would touch the next
 _STYLE = {
@@ -69,7 +74,7 @@ _STYLE = {
 
 
 def colour(row: str) -> str:
-    """Return the colour of a method, whatever is said of it after a comma."""
+    """Return the colour of a method, whatever is said of it after a comma; controls are grey."""
     return COLOURS.get(row.partition(",")[0], "#999999")
 
 
@@ -79,8 +84,8 @@ def marker(row: str) -> str:
 
 
 def face(row: str) -> str:
-    """Return what fills a marker: the colour of the method; of a variant of it, nothing."""
-    return "white" if "," in row and row.partition(",")[0] in COLOURS else colour(row)
+    """Return what fills a marker: the colour of the method or control; of a variant of it, nothing."""
+    return "white" if row.count(",") > (row.partition(",")[0] not in COLOURS) else colour(row)
 
 
 def panels(figure: Figure, titles: Sequence[str], *, share_y: bool = False, rows: int = 1) -> list[Axes]:
@@ -110,6 +115,11 @@ def curve(
         capsize=3,
         label=label or None,
     )
+
+
+def level_line(axes: Axes, row: str, y: float) -> None:
+    """Draw what has no place on the axis as one line across: a model without shards, a control; named in the legend."""
+    axes.axhline(y, color=colour(row), linestyle="--" if row not in COLOURS else ":", linewidth=2, label=named(row))
 
 
 def full_retrain(axes: Axes) -> None:

@@ -12,7 +12,9 @@ from pathlib import Path
 from receraser.errors import UsageError
 from receraser.reproduce.cell import Result
 from receraser.reproduce.kept import Kept
+from receraser.reproduce.machine import machines
 from receraser.reproduce.order import Order
+from receraser.reproduce.page import named
 from receraser.reproduce.picture import saved
 from receraser.reproduce.settings import on_device
 from receraser.reproduce.studies.study import Entry, Findings, Study
@@ -67,6 +69,7 @@ def _page(study: Study, found: Findings, drawn: bool) -> str:
     order = found.order
     lines = [f"# {study.title}, {order.dataset}", "", f"`{order.command}`, {'; '.join(_about(found, 'date'))}.", ""]
     lines += [f"Computed on {' and on '.join(_about(found, 'hardware'))}.", ""]
+    lines += [line for model in found.models for line in _several_machines(study, found, model)]
     if drawn:
         lines += [f"![{study.title}]({order.name}.svg)", ""]
     lines += [
@@ -79,6 +82,23 @@ def _page(study: Study, found: Findings, drawn: bool) -> str:
         lines += ["", f"**Not complete**: {len(found.missing)} of {total} cells are missing."]
     lines += ["", *study.page(found), "", "## Settings", "", *_settings(found), ""]
     return "\n".join(lines) + f"\nWritten by `{order.command} --report`.\n"
+
+
+def _several_machines(study: Study, found: Findings, model: str) -> list[str]:
+    """Return a warning where times of a model that are compared come from several machines."""
+    own = [(entry, one) for entry, one in found.found if entry.model == model and study.timed(entry)]
+    places = machines(str(one.about["hardware"]) for _, one in own if "hardware" in one.about)
+    if len(places) < 2:
+        return []
+    number = "two" if len(places) == 2 else str(len(places))
+    told = "; and ".join(f"{place}: {_rows_at(own, place)}" for place in places)
+    return [f"**{named(model)}: times from {number} machines**, not to be compared across them: {told}.", ""]
+
+
+def _rows_at(some: Sequence[tuple[Entry, Result]], place: str) -> str:
+    """Return the lines whose times are from a machine."""
+    at = [entry.row for entry, one in some if str(one.about.get("hardware")) in (place, place.partition("; ")[2])]
+    return ", ".join(named(row) for row in dict.fromkeys(at))
 
 
 def _settings(found: Findings) -> Iterable[str]:

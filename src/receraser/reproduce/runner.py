@@ -19,7 +19,6 @@ from receraser.reproduce.progress import Expected, duration, teller
 
 __all__ = ["Ran", "in_order", "run"]
 
-_GPU_WORKERS = 2  # processes that share one GPU take turns: more of them only wait
 Say = Callable[[str], None]
 
 
@@ -33,7 +32,7 @@ class Ran:
 
 def run(cells: Sequence[Cell], data: Dataset, kept: Kept, device: str, say: Say) -> Ran:
     """Compute what is missing, and keep it."""
-    from receraser.execution.local import LocalExecutor
+    from receraser.execution.local import LocalExecutor, workers_for
     from receraser.reproduce.forgetting import compute
     from receraser.reproduce.measuring import Workshop
 
@@ -48,7 +47,7 @@ def run(cells: Sequence[Cell], data: Dataset, kept: Kept, device: str, say: Say)
     say(f"{len(todo)} of {len(wanted)} cells to compute" + ("" if left is None else f", about {duration(left)}"))
     told = teller(say)
     try:
-        with LocalExecutor(_GPU_WORKERS if device == "cuda" else None) as executor:
+        with LocalExecutor(workers_for(device)) as executor:
             shop = Workshop(data.pseudonymous(), executor, device)
             for number, cell in enumerate(todo):
                 told.begins(cell, number + 1, len(todo), expected.left(todo[number:]))

@@ -39,8 +39,8 @@ _FALLBACK = "ml-1m"
 class Chosen:
     """A complete configuration, the preset its values come from, and whether its epochs are still to be chosen.
 
-    `chooses_epochs`: the final fit has no validation rows to stop by (`REFITTED`), and no preset says how many epochs
-    its aggregation takes; a fit on the rows for choices says it first.
+    `chooses_epochs`: the final fit has no validation rows to stop by (`REFITTED`), and no preset of this data set names
+    the epochs that its aggregation takes; a fit on the rows for choices says it first.
     """
 
     config: EngineConfig
@@ -139,7 +139,7 @@ def _attended(dataset: str, model: str) -> Chosen:
     """Return the paper's method: submodels for shards of this data set, attention over them."""
     own, other = f"receraser-{model}-{dataset}", f"receraser-{model}-{_FALLBACK}"
     if own in _known():
-        return Chosen(_preset(own), own)
+        return Chosen(_preset(own), own, chooses_epochs="n_epochs" not in _preset(own).aggregation_settings)
     known = _preset(other)
     submodels = _spectral(dataset, model)
     if submodels.origin.endswith(f"-{_FALLBACK}"):  # nothing is known of this data set

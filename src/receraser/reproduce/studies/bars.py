@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from receraser.reproduce.page import against, named, share_text, table
-from receraser.reproduce.picture import label_below, panels, titled
-from receraser.reproduce.studies.study import Findings
+from receraser.reproduce.picture import label_below, level_line, panels, titled
+from receraser.reproduce.studies.study import ADDITIVE, Findings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,12 +57,12 @@ class Bars:
         return lines
 
     def draw(self, found: Findings, figure: Figure) -> None:
-        """Draw Recall@20 of each variant; the line is the full retrain."""
+        """Draw Recall@20 of each variant; the lines are the full retrain, and models without shards."""
         from matplotlib.colors import to_rgba
 
         models = found.models
         for axes, model in zip(panels(figure, [named(one) for one in models]), models, strict=True):
-            rows = [row for row in found.rows(model) if row != "retrain"]
+            rows = [row for row in found.rows(model) if row not in ("retrain", *ADDITIVE)]
             spreads = [found.spread(model, row, "recall@20") for row in rows]
             heights = [0.0 if one is None else one.mean for one in spreads]
             halves = [0.0 if one is None else one.half for one in spreads]
@@ -87,6 +87,10 @@ class Bars:
             full = found.spread(model, "retrain", "recall@20")
             if full is not None:
                 axes.axhline(full.mean, color=_REFERENCE, linestyle="--", label="full retrain")
+            for row in [one for one in found.rows(model) if one in ADDITIVE]:  # no variants of it: other models
+                alone = found.spread(model, row, "recall@20")
+                assert alone is not None, row
+                level_line(axes, row, alone.mean)
             axes.set_xticks(range(len(rows)), [named(row) for row in rows], rotation=30, ha="right")
             axes.margins(y=0.15)
             axes.grid(axis="x", visible=False)

@@ -12,15 +12,15 @@ from receraser.reproduce.cell import Extras
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table
 from receraser.reproduce.picture import curve, label_below, panels, titled
-from receraser.reproduce.studies.requests import forgetting, of_method, survivors
-from receraser.reproduce.studies.study import ADDITIVE, Entry, Findings, Study, fits, picked
+from receraser.reproduce.studies.requests import forgetting, of_method, row_of, survivors
+from receraser.reproduce.studies.study import ADDITIVE, ATTENDED, Entry, Findings, Study, fits, picked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["STUDY"]
 
-METHODS = ("sisa", "grapheraser", "receraser", "spectral", "gram")
+METHODS = ("sisa", "grapheraser", "receraser", "spectral", "attention-on-hash", "gram")
 SHARE, STEPS = 0.3, 6
 
 
@@ -41,9 +41,9 @@ def entries(order: Order) -> list[Entry]:
         ]
         for method in picked(order, METHODS):
             settings = of_method(order, model, method)
-            found.append(forgetting(order, model, method, settings, "gradual", extras))
+            found.append(forgetting(order, model, row_of(method), settings, "gradual", extras))
             at_the_end: Extras = {"who": "random", "size": SHARE}
-            found.append(survivors(order, model, method, settings, at_the_end, SHARE))
+            found.append(survivors(order, model, row_of(method), settings, at_the_end, SHARE))
     return found
 
 
@@ -52,8 +52,9 @@ def page(found: Findings) -> list[str]:
     lines = [
         f"{100 * SHARE:.0f} % of the users, drawn at random, leave in {STEPS} steps; after each, everything",
         "is measured on the test rows of those who are left. Retrain: a full fit on the survivors. Rebuilt:",
-        "the same method from nothing on the survivors, with a new partition. One seed; intervals are 95 %",
-        "paired bootstrap intervals over users.",
+        "the same method from nothing on the survivors, with a new partition. The control is attention over",
+        "the very same submodels as Spectral's, on the very same shards. One seed; intervals are 95 % paired",
+        "bootstrap intervals over users.",
     ]
     columns = ["", *(f"{100 * share:.0f} % gone" for share in (0.0, *steps()))]
     for model in found.models:
@@ -98,7 +99,7 @@ def draw(found: Findings, figure: Figure) -> None:
             for one in found.of(model, row, "gradual")[:1]:
                 gone = [100 * share for share in one.series["gone"]]
                 curve(above, row, list(zip(gone, one.series["ndcg@20"], strict=True)), label=named(row))
-                if row not in ADDITIVE:  # one shard is as large as the mean, whoever leaves
+                if row not in (*ADDITIVE, ATTENDED):  # one shard is as large as the mean; the control has Spectral's
                     curve(below, row, list(zip(gone, one.series["balance"], strict=True)), label=named(row))
         below.set_xlabel("% of the users gone")
         if number == 0:

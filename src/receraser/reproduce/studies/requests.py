@@ -1,4 +1,7 @@
-"""What the studies of forgetting share: entries of requests one after another, and of a retrain on the survivors.
+"""What the studies of forgetting share: entries of requests one after another, of a retrain on the survivors, controls.
+
+Wherever `spectral` stands, `attention-on-hash` is a method too: attention over its very same submodels on its very same
+shards, so that it can be told what the merge is worth. It shares the submodels, and costs what attention costs.
 
 Times depend on no seed, so they are measured with the first one alone.
 """
@@ -11,24 +14,49 @@ from collections.abc import Sequence
 from receraser.reproduce.cell import Cell, Extras, Result
 from receraser.reproduce.order import Order
 from receraser.reproduce.settings import Chosen, additive, chosen
-from receraser.reproduce.studies.study import ADDITIVE, Entry, Findings, fits
+from receraser.reproduce.studies.study import ADDITIVE, ATTENDED, POLISHED, SWEPT, Entry, Findings, fits
 
 __all__ = [
     "fit_seconds",
+    "forgets_or_retrains",
     "forgetting",
     "mean_of",
     "of_method",
     "per_request",
     "retrain_seconds",
+    "row_of",
     "survivors",
+    "swept",
 ]
 
 
 def of_method(order: Order, model: str, method: str, seed: int = 0, shards: int = 10) -> Chosen:
-    """Return what stands for a method, or for a model that needs no shards."""
+    """Return what stands for a method or a control, or for a model that needs no shards."""
     if method in ADDITIVE:
         return additive(order.dataset, method, seed=seed)
-    return chosen(order.dataset, model, method, shards=shards, seed=seed)
+    if method not in ("attention-on-hash", "polish"):
+        return chosen(order.dataset, model, method, shards=shards, seed=seed)
+    merged = chosen(order.dataset, model, "spectral", shards=shards, seed=seed)
+    if method == "polish":
+        return merged.polished(1)
+    return merged.under(chosen(order.dataset, model, "receraser", shards=shards, seed=seed))
+
+
+def row_of(method: str) -> str:
+    """Return the line in which a method stands.
+
+    Examples
+    --------
+    >>> row_of("attention-on-hash"), row_of("sisa")
+    ('control: hash shards, attention', 'sisa')
+    """
+    return {"attention-on-hash": ATTENDED, "polish": POLISHED}.get(method, method)
+
+
+def swept(order: Order, model: str, seed: int = 0) -> Entry:
+    """Return the control of `polish`: random vectors and the same sweeps. It has no shards."""
+    settings = of_method(order, model, "polish", seed)
+    return Entry(model, SWEPT, Cell("sweeps", order.dataset, settings.config), settings.origin, x=1)
 
 
 def forgetting(
@@ -44,6 +72,11 @@ def survivors(order: Order, model: str, row: str, settings: Chosen, extras: Extr
     """Return the entry of a fit, from nothing, on those who are left."""
     entry = forgetting(order, model, row, settings, "fit", extras, x)
     return Entry(model, row, entry.cell, entry.origin, f"{entry.what} left", x)
+
+
+def forgets_or_retrains(entry: Entry) -> bool:
+    """Say whether an entry's seconds count where fits of shards stand for their quality alone."""
+    return entry.what != "fit" or entry.row == "retrain"
 
 
 def fit_seconds(one: Result) -> float:

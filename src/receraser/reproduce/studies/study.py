@@ -19,11 +19,27 @@ from receraser.reproduce.settings import Chosen, additive
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ADDITIVE", "ALONE", "Entry", "Findings", "Study", "fits", "picked", "too_large", "without_shards"]
+__all__ = [
+    "ADDITIVE",
+    "ALONE",
+    "ATTENDED",
+    "POLISHED",
+    "SWEPT",
+    "Entry",
+    "Findings",
+    "Study",
+    "fits",
+    "picked",
+    "too_large",
+    "without_shards",
+]
 
 ADDITIVE = ("gram", "ease", "graphfilter")
 _LARGE = ("yelp2018",)  # catalogues too large for EASE's matrix of all pairs of items
 ALONE = "without shards"  # stands for the model where a method brings its own
+POLISHED = "spectral, polish=1"
+# Controls of spectral, as lines: attention on its very same shards; the sweeps of `polish` from random vectors.
+ATTENDED, SWEPT = "control: hash shards, attention", "control: random vectors, 1 sweep"
 
 
 @dataclass(frozen=True)
@@ -137,6 +153,8 @@ class Study:
         Draws into an empty figure; None where a picture would say nothing.
     size
         Of the picture, in inches, for so many models.
+    timed
+        Which entries' seconds are compared with others of the same model: those are to be from one machine.
     """
 
     name: str
@@ -145,6 +163,7 @@ class Study:
     page: Callable[[Findings], list[str]]
     draw: Callable[[Findings, Figure], None] | None = None
     size: Callable[[int], tuple[float, float]] = lambda n: (4.2 * max(1, n), 4.4)
+    timed: Callable[[Entry], bool] = lambda _: False
 
 
 def picked(order: Order, known: Iterable[str], default: Iterable[str] | None = None) -> list[str]:

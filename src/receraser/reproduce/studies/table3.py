@@ -10,14 +10,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from receraser.reproduce import paper
-from receraser.reproduce.cell import METRICS, Cell
+from receraser.reproduce.cell import METRICS
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import against, difference, named, p_text, share_text, table
 from receraser.reproduce.picture import colour, face, marker, panels, titled
 from receraser.reproduce.settings import chosen
+from receraser.reproduce.studies.requests import of_method, swept
 from receraser.reproduce.studies.study import (
     ADDITIVE,
     ALONE,
+    ATTENDED,
+    POLISHED,
     Entry,
     Findings,
     Study,
@@ -34,7 +37,6 @@ __all__ = ["STUDY"]
 
 METHODS = ("retrain", "sisa", "grapheraser", "receraser", "spectral")
 CONTROLS = ("polish", "sweeps", "attention-on-hash")
-POLISHED, SWEPT, ATTENDED = "spectral, polish=1", "control: random vectors, 1 sweep", "control: hash shards, attention"
 
 
 def entries(order: Order) -> list[Entry]:
@@ -58,14 +60,12 @@ def _of(order: Order, model: str, seed: int, wanted: list[str]) -> list[Entry]:
     own = chosen(order.dataset, model, "spectral", seed=seed, own_rank=True)
     if "spectral" in wanted and own.config != merged.config:
         found.append(fits(order, model, f"spectral, rank {own.config.aggregation_settings['rank']}", own))
-    polished = merged.polished(1)
     if "polish" in wanted:
-        found.append(fits(order, model, POLISHED, polished))
+        found.append(fits(order, model, POLISHED, merged.polished(1)))
     if "sweeps" in wanted:
-        found.append(Entry(model, SWEPT, Cell("sweeps", order.dataset, polished.config), merged.origin))
+        found.append(swept(order, model, seed))
     if "attention-on-hash" in wanted:
-        attended = chosen(order.dataset, model, "receraser", seed=seed)
-        found.append(fits(order, model, ATTENDED, merged.under(attended)))
+        found.append(fits(order, model, ATTENDED, of_method(order, model, "attention-on-hash", seed)))
     return found
 
 
