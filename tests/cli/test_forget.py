@@ -98,7 +98,7 @@ def test_the_document(cli: Cli, store: Path, worker: LocalExecutor) -> None:
     assert found["path"] == "shards"
     seconds = found["seconds"]
     assert isinstance(seconds, dict)
-    assert list(seconds) == ["read", "partition", "submodels", "aggregate", "publish", "total"]
+    assert list(seconds) == ["read", "partition", "submodels", "aggregate", "certificate", "publish", "total"]
     assert seconds["total"] == pytest.approx(sum(seconds.values()) - seconds["total"], abs=1e-3)
     assert found["unknown"] == {"users": [], "items": [], "interactions": []}
     fresh = fitted("independent", worker, survivors(pairs=((user, item),)))
@@ -156,7 +156,7 @@ def test_what_people_see(cli: Cli, store: Path) -> None:
     done = cli("forget", "--store", store, "--user", "u03", "--item", "i04")
     assert (done.code, done.out) == (0, "")
     lines = done.err.splitlines()
-    stages = ["read", "partition", "submodels", "aggregate", "publish", "total"]
+    stages = ["read", "partition", "submodels", "aggregate", "certificate", "publish", "total"]
     assert [line.split()[0] for line in lines[:6]] == stages
     engine = Engine.load(store)
     rows = len(ROWS) - len(survivors(users=("u03",), items=("i04",)))
