@@ -157,17 +157,17 @@ def test_what_people_see(cli: Cli, store: Path) -> None:
     assert (done.code, done.out) == (0, "")
     lines = done.err.splitlines()
     stages = ["read", "partition", "submodels", "aggregate", "certificate", "publish", "total"]
-    assert [line.split()[0] for line in lines[:6]] == stages
+    assert [line.split()[0] for line in lines[:7]] == stages
     engine = Engine.load(store)
     rows = len(ROWS) - len(survivors(users=("u03",), items=("i04",)))
     valid = len([pair for pair in WORLD.held_out.pairs() if pair[0] == "u03" or pair[1] == "i04"])
-    assert lines[6] == (
+    assert lines[7] == (
         f"forgot {rows} rows and {valid} validation rows, by refitting 4 of 4 shards (0, 1, 2, 3): most of them are "
         "touched, which costs about what a new fit costs"
     )
-    assert lines[7] == "of 1 user and 1 item nothing is left"
-    assert lines[8].startswith(f"certificate: {store / 'certificates'}")
-    assert lines[9] == f"published in {store}, level L3"
+    assert lines[8] == "of 1 user and 1 item nothing is left"
+    assert lines[9].startswith(f"certificate: {store / 'certificates'}")
+    assert lines[10] == f"published in {store}, level L3"
     assert engine.digest[:8] not in done.err, "messages are logged"
 
 
