@@ -6,6 +6,7 @@
 A retrain is the whole fit with its validation, from rows in memory to a state. A forget begins with the request in an
 open store and ends with the published, certified state; its figure is the median over a few users (spectral) or single
 interactions (receraser). Workers are warm: imports, compilers and the first look at the device are nobody's training.
+Runs are added to those that the file holds already, and replace those of the same data, model and method.
 """
 
 from __future__ import annotations
@@ -133,6 +134,10 @@ def epochs(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+def _name(run: dict[str, Any]) -> tuple[str, int, str]:
+    return run["dataset"], MODELS.index(run["model"]), run["method"]
+
+
 def _few(rows: Interactions) -> Interactions:
     """Return the rows of the first users, to warm up with."""
     return rows.take(rows.user_index < 500)
@@ -159,7 +164,7 @@ def forgets(store: Path, rows: Interactions, method: str, n: int, executor: Any,
 def report(found: dict[str, Any]) -> str:
     """Return the page."""
     lines = ["# On a GPU", "", f"`{found['command']}`, {found['date']}, {found['hardware']}, {found['gpu']}", ""]
-    lines += ["Seconds, warm. In brackets the range of the single forgets.", ""]
+    lines += ["Seconds, warm. In brackets the range of the single forgets. Data sets and models were run in turn.", ""]
     lines += head(["data", "model", "what", "seconds", "at most", "paper", "R@20 / N@20", "stages"])
     for run in found["runs"]:
         limits, paper = LIMITS[run["dataset"]], PAPER[run["dataset"]]
@@ -208,12 +213,16 @@ def main() -> None:
         parser.error("--data is missing: the folder that holds ml-1m and yelp2018")
     import torch
 
-    found = facts("python -m benchmarks.gpu --data DIR") | {"gpu": torch.cuda.get_device_name(), "runs": []}
+    known = options.out / "gpu.json"
+    earlier = json.loads(known.read_text())["runs"] if known.exists() else []
+    found = facts("python -m benchmarks.gpu --data DIR") | {"gpu": torch.cuda.get_device_name(), "runs": earlier}
     found["epochs"] = epochs(options.data)
     print(json.dumps(found["epochs"]), flush=True)
     for dataset in options.datasets:
         for model in options.models:
-            found["runs"] += measured(options.data, dataset, model, options.methods, options.forgets)
+            new = measured(options.data, dataset, model, options.methods, options.forgets)
+            done = [_name(one) for one in new]
+            found["runs"] = sorted([one for one in found["runs"] if _name(one) not in done] + new, key=_name)
             save("gpu", found, report(found), options.out)
 
 
