@@ -160,7 +160,8 @@ def draw(found: Findings, figure: Figure) -> None:
         axes.set_yticks(range(len(lines)), [named(row) for _, row in lines])
         axes.set_xlabel("NDCG@20, % of the retrain's")
         axes.margins(y=0.12)
-    titled(figure, f"{found.order.dataset}: what each method keeps of a full retrain (black: in the paper)")
+    printed_too = " (black: in the paper)" if found.order.dataset in paper.TABLE3 else ""
+    titled(figure, f"{found.order.dataset}: what each method keeps of a full retrain{printed_too}")
 
 
 STUDY = Study("table3", "Table 3: quality of the methods", entries, page, draw, lambda n: (3.2 + 4.0 * max(1, n), 5.2))
