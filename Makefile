@@ -12,7 +12,7 @@ demo: $(READY)
 	.venv/bin/receraser demo
 
 test: $(READY)
-	.venv/bin/python -m pytest -n auto --cov
+	.venv/bin/python -m pytest -n auto --dist worksteal --cov
 
 check: $(READY)
 	.venv/bin/ruff format --check .

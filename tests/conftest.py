@@ -7,13 +7,14 @@ import pytest
 from hypothesis import settings
 
 from receraser.execution.local import LocalExecutor
+from tests.nightly import examples
 
 # As in the workers. Tests are small: threads that wait for each other on a busy machine make them many times slower.
 os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 pytest.register_assert_rewrite("tests.contracts")
 
-settings.register_profile("reproducible", deadline=None, derandomize=True)
+settings.register_profile("reproducible", deadline=None, derandomize=True, max_examples=examples(40, 200))
 settings.load_profile("reproducible")
 
 

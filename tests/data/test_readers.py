@@ -333,7 +333,7 @@ def test_clean_files_are_read_alike(
 TOKENS = ["a", "b", "1", "2.5", ",", ",", ",", '"', '""', "\n", "\n", "\r", "\r\n", " ", "é", "\t", "nan", "::", "\x1f"]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100, 300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from([*TOKENS, "u,i,1,2\n", '"u","i",1,2\n']), max_size=25), st.sampled_from(OPTIONS))
 def test_whatever_the_columnar_path_accepts_the_careful_one_reads_alike(
     tmp_path: Path, tokens: list[str], options: Options
@@ -346,7 +346,7 @@ def test_whatever_the_columnar_path_accepts_the_careful_one_reads_alike(
         same(path, fast, careful)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(80, 200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from([*TOKENS, ":", ":::", "u::i::1::2\n", "u::i::1::2\r\n"]), min_size=1, max_size=25))
 def test_the_same_for_movielens_files(tmp_path: Path, tokens: list[str]) -> None:
     path = tmp_path / "r.dat"

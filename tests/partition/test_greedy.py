@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from receraser.partition.greedy import Distances, assign_greedily
 from receraser.training import kernels
 from receraser.training.kernels import cpu, plain
+from tests.nightly import examples
 from tests.partition.plain import walk
 
 Table = NDArray[np.float64]
@@ -36,7 +37,7 @@ def problems(draw: st.DrawFn) -> tuple[Table, Ints, Ints]:
 
 @pytest.mark.parametrize("module", [cpu, plain])
 @given(problem=problems())
-@settings(max_examples=200)
+@settings(max_examples=examples(100, 1000))
 def test_ends_where_the_walk_through_the_sorted_pairs_does(
     module: ModuleType, problem: tuple[Table, Ints, Ints]
 ) -> None:
