@@ -14,7 +14,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THR
 
 pytest.register_assert_rewrite("tests.contracts")
 
-settings.register_profile("reproducible", deadline=None, derandomize=True, max_examples=examples(40, 200))
+settings.register_profile("reproducible", deadline=None, derandomize=True, max_examples=examples(30, 200))
 settings.load_profile("reproducible")
 
 

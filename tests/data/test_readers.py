@@ -26,6 +26,7 @@ from receraser.data.readers.formats import Options, format_of
 from receraser.data.readers.lines import MAX_ADJACENCY_BYTES, MAX_ROW_BYTES
 from receraser.data.readers.rows import Table, conclude
 from receraser.errors import DataError, UsageError
+from tests.nightly import examples
 
 BAD = Path(__file__).parent / "bad"
 EXPECTED: dict[str, dict[str, str | int]] = tomllib.loads((BAD / "expected.toml").read_text())
