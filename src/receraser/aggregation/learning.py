@@ -20,7 +20,7 @@ from receraser.models.factors import FactorModel, Lesson
 from receraser.models.objectives import Vectors
 from receraser.models.registry import make_factor_model
 from receraser.training.loop import Descent, Objective
-from receraser.training.optimizers import Adagrad, Adam
+from receraser.training.optimizers import Adagrad, Adam, Optimizer
 
 __all__ = ["OPTIMIZERS", "LinedUp", "learn"]
 
@@ -102,7 +102,11 @@ def learn(
     learned = tuple(parameters.values())
     loss = teacher.objective(lesson.rows, lesson.seed, parameters=learned, vectors=vectors, dropout=settings.dropout)
     objective = _Penalised(loss, settings.weight_decay, norm)
-    optimizer = OPTIMIZERS[settings.optimizer](learned, settings.learning_rate)
+    if getattr(settings, "anneal", False):
+        n_steps = settings.n_epochs * objective.n_batches
+        optimizer: Optimizer = Adam(learned, settings.learning_rate, anneal_over=n_steps)
+    else:
+        optimizer = OPTIMIZERS[settings.optimizer](learned, settings.learning_rate)
     facts = descend(settings, Descent(objective, optimizer), lesson, vectors=vectors)
     for name, one in parameters.items():
         if not torch.isfinite(one).all():

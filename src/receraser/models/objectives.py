@@ -8,6 +8,7 @@ submodels put together by attention. So an aggregation is trained by its base mo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,13 +16,14 @@ import torch
 from receraser.data.interactions import Interactions
 from receraser.seeds import derive, draw_torch, signed
 from receraser.training.batches import Triples, UserBatches
-from receraser.training.kernels import pairs_on_cpu
+from receraser.training.kernels import pairs_on_cpu, threads
 from receraser.training.losses import bpr, l2, non_sampling
 from receraser.training.sparse import gather
 
 __all__ = ["NonSampling", "Pairwise", "Vectors"]
 
 Vectors = Callable[[], tuple[torch.Tensor, torch.Tensor]]
+Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]  # user, item, negatives, weight
 
 
 class Pairwise:
@@ -72,13 +74,20 @@ class Pairwise:
 
     def loss(self, number: torch.Tensor) -> torch.Tensor:
         """Return the loss of a batch of triples."""
-        user, item, negatives, weight = self._batches.batch(number)
-        size = user.shape[0]
+        batch = self._batches.batch(number)
         p, q = self._vectors()
+        kept = _kept(self._key, number, (len(batch[0]), p.shape[1]), self._dropout) if self._dropout else None
+        if p.is_cuda or self._weight_decay:
+            return self._recorded(p, q, batch, kept)
+        loss: torch.Tensor = _WrittenOut.apply(p, q, batch, kept)  # type: ignore[no-untyped-call]
+        return loss
+
+    def _recorded(self, p: torch.Tensor, q: torch.Tensor, batch: Batch, kept: torch.Tensor | None) -> torch.Tensor:
+        """Return the loss with torch's own gradient: what the one that is written out is held to."""
+        user, item, negatives, weight = batch
+        size = len(user)
         u = gather(p, user)  # (batch, dim)
-        if self._dropout:
-            cells = torch.arange(u.numel(), device=u.device) + number * u.numel()
-            u = u * _kept(self._key, cells, self._dropout).reshape(u.shape)
+        u = u if kept is None else u * kept
         negative = _hardest(u.detach(), q.detach(), negatives)
         both = gather(q, torch.cat([item, negative]))  # (2 batch, dim)
         loss = bpr((u * both[:size]).sum(dim=1), (u * both[size:]).sum(dim=1), weight)
@@ -89,28 +98,46 @@ class Pairwise:
         return loss + self._weight_decay * l2((u, both[:size], both[size:]), weight)
 
 
+class _WrittenOut(torch.autograd.Function):
+    """The pairwise loss on the CPU, in one pass over the batch that computes the gradient too."""
+
+    @staticmethod
+    def forward(ctx: Any, p: torch.Tensor, q: torch.Tensor, batch: Batch, kept: torch.Tensor | None) -> torch.Tensor:
+        p, q = p.contiguous(), q.contiguous()
+        user, item, negatives, weight = batch
+        kept = torch.ones((len(user), p.shape[1])) if kept is None else kept
+        of_users, of_items, behind = torch.zeros_like(p), torch.zeros_like(q), torch.empty(len(user))
+        given = (one.numpy() for one in (user, item, negatives, weight, kept, p, q))
+        made = (one.numpy() for one in (of_users, of_items, behind))
+        pairs_on_cpu().dropped_gradients(*given, 1 << (threads() - 1).bit_length(), *made)
+        ctx.save_for_backward(of_users, of_items)
+        return bpr(torch.zeros_like(behind), behind, weight)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        of_users, of_items = ctx.saved_tensors
+        return gradient * of_users, gradient * of_items, None, None
+
+
 def _hardest(users: torch.Tensor, items: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
     """Return, of each user's candidates (batch, n), the one that scores highest now; the first one of equals."""
-    if candidates.shape[1] == 1:
-        return candidates[:, 0]
-    if not users.is_cuda:
-        found = torch.empty(len(users), dtype=torch.int64)
-        pairs_on_cpu().hardest(users.numpy(), items.contiguous().numpy(), candidates.numpy(), found.numpy())
-        return found
     scores = (items[candidates] * users[:, None, :]).sum(dim=2)  # (batch, n)
     return candidates.gather(1, scores.argmax(dim=1, keepdim=True))[:, 0]
 
 
-def _kept(key: int | torch.Tensor, cells: torch.Tensor, dropout: float) -> torch.Tensor:
-    """Return 0 for the cells that are dropped and what makes up for them for the others; cells count up by one."""
-    lowest, value = int(dropout * 2**32), 1.0 / (1.0 - dropout)
-    if not cells.is_cuda:
-        made = torch.empty(len(cells), dtype=torch.float32)
-        first = int(cells[0]) if len(cells) else 0
-        pairs_on_cpu().kept_cells(np.uint64(int(key) % 2**64), first, lowest, np.float32(value), made.numpy())
-        return made
-    high = (draw_torch(key, cells) >> 32) & 0xFFFFFFFF
-    return (high >= lowest).to(torch.float32) * value
+def _kept(key: int | torch.Tensor, number: int | torch.Tensor, shape: tuple[int, int], dropout: float) -> torch.Tensor:
+    """Return a table of 0 for the cells that are dropped and what makes up for them for the others.
+
+    Cells are drawn by counting them: table number 1 goes on where table number 0 ended.
+    """
+    lowest, value, size = int(dropout * 2**32), 1.0 / (1.0 - dropout), shape[0] * shape[1]
+    if isinstance(key, torch.Tensor) and key.is_cuda:
+        high = (draw_torch(key, torch.arange(size, device=key.device) + number * size) >> 32) & 0xFFFFFFFF
+        return ((high >= lowest).to(torch.float32) * value).reshape(shape)
+    made = torch.empty(shape, dtype=torch.float32)
+    first, cells = int(number) * size, made.numpy().reshape(-1)
+    pairs_on_cpu().kept_cells(np.uint64(int(key) % 2**64), first, lowest, np.float32(value), cells)
+    return made
 
 
 class NonSampling:
@@ -149,14 +176,15 @@ class NonSampling:
         self._batches = UserBatches(rows, batch_size=batch_size, seed=seed, device=device)
         self.n_batches = self._batches.n_batches
         self._shape = (len(rows.users), dim)
+        self._key = torch.zeros((), dtype=torch.int64, device=device)
         self._mask: torch.Tensor | None = None
 
     def prepare(self, epoch: int) -> None:
         """Shuffle the users and draw which coordinates of their vectors are dropped."""
         self._batches.prepare(epoch)
         if self._dropout:
-            cells = torch.arange(self._shape[0] * self._shape[1], device=self.parameters[0].device)
-            self._mask = _kept(derive(self._seed, "dropout", epoch), cells, self._dropout).reshape(self._shape)
+            self._key.fill_(signed(derive(self._seed, "dropout", epoch)))
+            self._mask = _kept(self._key, 0, self._shape, self._dropout)
 
     def loss(self, number: torch.Tensor) -> torch.Tensor:
         """Return the loss of a batch of users."""

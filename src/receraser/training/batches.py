@@ -96,18 +96,15 @@ class Triples:
         self.user[place] = self._user
         self.item[place] = self._item
         self.weight[place] = self._weight
-        self.negatives[place] = self._drawn(draw_keys(self._seed, epoch, self.negatives.shape[1]))
-
-    def _drawn(self, keys: NDArray[np.uint64]) -> torch.Tensor:
-        """Return the negatives of all rows, one for each key; 0 for users who have everything."""
+        keys = draw_keys(self._seed, epoch, self.negatives.shape[1])
         if self._user.is_cuda:
             from receraser.training.kernels import pairs_cuda
 
-            return pairs_cuda.lacking(keys, self._user, self._weight, self._words, self._n_items)
-        out = np.zeros((self.n_rows, len(keys)), dtype=np.int64)
+            self.negatives[place] = pairs_cuda.lacking(keys, self._user, self._weight, self._words, self._n_items)
+            return
         words = self._words.numpy().view(np.uint32)
-        pairs_on_cpu().lacking(keys, self._user.numpy(), self._weight.numpy(), words, self._n_items, out)
-        return torch.from_numpy(out)
+        rows = (self._user.numpy(), self._weight.numpy(), words, self._n_items, place.numpy())
+        pairs_on_cpu().lacking(keys, *rows, self.negatives.numpy())
 
     def batch(self, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return (user, item, negatives, weight) of a batch; its number is a tensor so that a graph can count it up."""

@@ -8,16 +8,14 @@ rounding: the space they span, and so every score, is not affected.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from receraser.training.kernels import threads
+from receraser.training.pool import pool
 
 __all__ = ["leading", "signs", "square_root", "whitened"]
 
@@ -54,8 +52,8 @@ def leading(
             total += np.matmul(block.T, block, out=product)
         return total
 
-    pool = _pool(min(threads(), _MOST_THREADS))
-    gram = sum(pool.map(squared, stretches), start=np.zeros((width, width)))
+    side_by_side = pool(min(threads(), _MOST_THREADS))
+    gram = sum(side_by_side.map(squared, stretches), start=np.zeros((width, width)))
     values, vectors = np.linalg.eigh(gram)  # ascending
     singular = np.sqrt(np.maximum(values[::-1], 0.0))
     chosen = np.ascontiguousarray(vectors[:, ::-1][:, :rank])  # (width, min(rank, width))
@@ -70,23 +68,16 @@ def leading(
         own = kept[stretch[0].start : stretch[-1].stop]
         return own.min(axis=0), own.max(axis=0)
 
-    extremes = np.array(list(pool.map(project, stretches))).reshape(-1, rank)  # what `signs` asks for, and no more
+    extremes = np.array(list(side_by_side.map(project, stretches))).reshape(
+        -1, rank
+    )  # what `signs` asks for, and no more
     turned = signs(extremes)
 
     def turn(stretch: Sequence[slice]) -> None:
         kept[stretch[0].start : stretch[-1].stop] *= turned
 
-    list(pool.map(turn, stretches))
+    list(side_by_side.map(turn, stretches))
     return kept, singular
-
-
-@cache
-def _pool(n: int) -> ThreadPoolExecutor:
-    """Return so many threads, kept for the next time: to start them takes as long as a small product."""
-    return ThreadPoolExecutor(n, thread_name_prefix="spectrum")
-
-
-os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has none of its parent's threads
 
 
 def _widened(block: NDArray[np.floating], space: Matrix) -> Matrix:

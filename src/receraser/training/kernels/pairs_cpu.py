@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 
 from receraser.training.kernels.vectors import add_row, compiled, dot_rows, parallel
 
-__all__ = ["adagrad", "adagrad_epoch", "adam", "deal", "gradients", "hardest", "kept_cells", "lacking", "places"]
+__all__ = [
+    "adagrad",
+    "adagrad_epoch",
+    "adam",
+    "deal",
+    "dropped_gradients",
+    "gradients",
+    "kept_cells",
+    "lacking",
+    "places",
+]
 
 VECTORS = (
     "1b74252cb5cc5799"  # of vectors.py: machine code is kept by the date of this file, so a change there must change it
@@ -97,24 +107,12 @@ def _lacking(key: np.uint64, row: int, held: Words, user: int, n_items: int) -> 
 
 
 @parallel
-def lacking(keys: Keys, users: Int64, weights: Float32, held: Words, n_items: int, out: Int64) -> None:
-    """Draw an item that its user lacks for every row of weight, once for each key."""
+def lacking(keys: Keys, users: Int64, weights: Float32, held: Words, n_items: int, places: Int64, out: Int64) -> None:
+    """Draw an item that its user lacks for every row of weight, once for each key; write them into the row's place."""
     for row in numba.prange(users.shape[0]):
-        if weights[row] > 0:
-            for column in range(keys.shape[0]):
-                out[row, column] = _lacking(keys[column], row, held, users[row], n_items)
-
-
-@parallel
-def hardest(users: Float32, items: Float32, candidates: Int64, out: Int64) -> None:
-    """Write, for row r of `users`, the candidate that scores highest with it; the first one of equals."""
-    for row in numba.prange(users.shape[0]):
-        best, most = candidates[row, 0], dot_rows(users, row, items, candidates[row, 0])
-        for column in range(1, candidates.shape[1]):
-            score = dot_rows(users, row, items, candidates[row, column])
-            if score > most:
-                best, most = candidates[row, column], score
-        out[row] = best
+        for column in range(keys.shape[0]):
+            drawn = _lacking(keys[column], row, held, users[row], n_items) if weights[row] > 0 else 0
+            out[places[row], column] = drawn
 
 
 @parallel
@@ -218,6 +216,70 @@ def gradients(  # noqa: C901 - one pass over the batch for the users, one for th
             if other & (n_owners - 1) == owner:
                 add_row(slope[at], p, user, of_items, other)
                 item_counts[other] += 1
+
+
+@parallel
+def dropped_gradients(  # noqa: C901 - one pass over the batch for the scores, one for the sums
+    users: Int64,
+    items: Int64,
+    candidates: Int64,
+    weights: Float32,
+    kept: Float32,
+    p: Float32,
+    q: Float32,
+    n_owners: int,
+    of_users: Float32,
+    of_items: Float32,
+    behind: Float32,
+) -> None:
+    """Add up the gradients of a batch's pairwise loss, averaged, where every row drops coordinates of its user.
+
+    Parameters
+    ----------
+    users, items, candidates, weights
+        (b,), (b,), (b, n), (b,): the batch, in any order; weight 0 leaves a row out. Of its candidates a row is held
+        against the one that scores highest, the first one of equals.
+    kept
+        (b, dim): what the coordinates of the row's user vector are multiplied with.
+    p, q
+        The vectors that are scored.
+    n_owners
+        In how many parts users and items are shared out; a power of two. The result does not depend on it.
+    of_users, of_items
+        What is added to.
+    behind
+        (b,): by how much the candidate scores higher than the item is written here; for the loss.
+    """
+    size, dim = kept.shape
+    negative = np.empty(size, dtype=np.int64)
+    slope = np.empty(size, dtype=np.float32)
+    for chunk in numba.prange((size + _CHUNK - 1) // _CHUNK):
+        vector = np.empty((1, dim), dtype=np.float32)
+        for at in range(chunk * _CHUNK, min(size, (chunk + 1) * _CHUNK)):
+            for c in range(dim):
+                vector[0, c] = p[users[at], c] * kept[at, c]
+            best, most = candidates[at, 0], dot_rows(vector, 0, q, candidates[at, 0])
+            for column in range(1, candidates.shape[1]):
+                score = dot_rows(vector, 0, q, candidates[at, column])
+                if score > most:
+                    best, most = candidates[at, column], score
+            behind[at] = most - dot_rows(vector, 0, q, items[at])
+            negative[at] = best
+            slope[at] = _sigmoid(behind[at]) * weights[at] / np.float32(size)
+    for owner in numba.prange(n_owners):
+        for at in range(size):
+            pull, user, item, other = slope[at], users[at], items[at], negative[at]
+            if weights[at] == 0:
+                continue
+            if user & (n_owners - 1) == owner:
+                for c in range(dim):
+                    of_users[user, c] += pull * kept[at, c] * (q[other, c] - q[item, c])
+            if item & (n_owners - 1) == owner:
+                for c in range(dim):
+                    of_items[item, c] -= pull * kept[at, c] * p[user, c]
+            if other & (n_owners - 1) == owner:
+                for c in range(dim):
+                    of_items[other, c] += pull * kept[at, c] * p[user, c]
 
 
 @parallel

@@ -10,7 +10,17 @@ from numpy.typing import NDArray
 
 from receraser import seeds
 
-__all__ = ["adagrad", "adagrad_epoch", "adam", "deal", "gradients", "hardest", "kept_cells", "lacking", "places"]
+__all__ = [
+    "adagrad",
+    "adagrad_epoch",
+    "adam",
+    "deal",
+    "dropped_gradients",
+    "gradients",
+    "kept_cells",
+    "lacking",
+    "places",
+]
 
 Float32 = NDArray[np.float32]
 Int32 = NDArray[np.int32]
@@ -33,10 +43,11 @@ def deal(keys: Keys, n: int, bits: int, batch_size: int, rows: Int32) -> None:  
         batch[:] = np.concatenate([np.sort(batch[there]), batch[~there]])
 
 
-def lacking(keys: Keys, users: Int64, weights: Float32, held: Words, n_items: int, out: Int64) -> None:
-    """Draw an item that its user lacks for every row of weight, once for each key."""
+def lacking(keys: Keys, users: Int64, weights: Float32, held: Words, n_items: int, places: Int64, out: Int64) -> None:
+    """Draw an item that its user lacks for every row of weight, once for each key; write them into the row's place."""
     rows = np.flatnonzero(weights > 0)
-    out[rows] = _lacking(keys, rows, users[rows], held, n_items)
+    out[places] = 0
+    out[places[rows]] = _lacking(keys, rows, users[rows], held, n_items)
 
 
 def _lacking(keys: Keys, rows: Int64, users: Int64, held: Words, n_items: int) -> Int64:
@@ -51,12 +62,6 @@ def _lacking(keys: Keys, rows: Int64, users: Int64, held: Words, n_items: int) -
             word = held[users[left], item >> 5]
             left = left[(word >> (item & 31).astype(np.uint32)) & np.uint32(1) == 1]
     return found
-
-
-def hardest(users: Float32, items: Float32, candidates: Int64, out: Int64) -> None:
-    """Write, for row r of `users`, the candidate that scores highest with it; the first one of equals."""
-    scores = (items[candidates] * users[:, None, :]).sum(axis=2)  # (b, n)
-    out[:] = np.take_along_axis(candidates, scores.argmax(axis=1)[:, None], axis=1)[:, 0]
 
 
 def kept_cells(key: np.uint64, first: int, lowest: int, value: np.float32, out: Float32) -> None:
@@ -94,6 +99,31 @@ def gradients(
     np.add.at(of_items, other, slope * p[user])
     np.add.at(user_counts, user, 1)
     np.add.at(item_counts, np.concatenate([item, other]), 1)
+
+
+def dropped_gradients(
+    users: Int64,
+    items: Int64,
+    candidates: Int64,
+    weights: Float32,
+    kept: Float32,
+    p: Float32,
+    q: Float32,
+    n_owners: int,  # noqa: ARG001
+    of_users: Float32,
+    of_items: Float32,
+    behind: Float32,
+) -> None:
+    """Add up the gradients of a batch's pairwise loss, averaged, where every row drops coordinates of its user."""
+    u = p[users] * kept
+    scores = np.einsum("bnd,bd->bn", q[candidates], u)
+    other = np.take_along_axis(candidates, scores.argmax(axis=1)[:, None], axis=1)[:, 0]
+    behind[:] = scores.max(axis=1) - (u * q[items]).sum(axis=1)
+    slope = weights / (1.0 + np.exp(-np.clip(behind, -30.0, 30.0))) / np.float32(max(len(users), 1))
+    slope = slope.astype(np.float32)[:, None]
+    np.add.at(of_users, users, slope * kept * (q[other] - q[items]))
+    np.add.at(of_items, items, -slope * u)
+    np.add.at(of_items, other, slope * u)
 
 
 def adagrad(

@@ -1,0 +1,148 @@
+"""The network of `Attention`, Equations 5 to 7: from the vectors of all shards to one vector for everybody.
+
+`Dense` says it in a few lines of torch, with its gradient recorded; it runs on a GPU, and where there is no numba.
+`Present` is what runs on the CPU: it computes only the vectors that a shard holds (in interaction-balanced shards about
+half of them), keeps its buffers from step to step, and writes its gradient out. A test holds the two to each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from receraser.aggregation.learning import LinedUp
+from receraser.training.kernels import on_cpu, threads
+from receraser.training.pool import pool
+
+__all__ = ["Dense", "Parameters", "Present", "Side", "side_of"]
+
+Parameters = Mapping[str, torch.Tensor]
+Shard = tuple[torch.Tensor, ...]  # its rows of the tables
+
+
+class Side(Protocol):
+    """The users, or the items, of all submodels."""
+
+    def aggregated(self, parameters: Parameters) -> torch.Tensor:
+        """Return everybody's aggregated vector, (n, dim)."""
+        ...
+
+
+def side_of(lined_up: LinedUp, name: str, width: int) -> Side:
+    """Return users (or items) in the form that is the quickest here.
+
+    Parameters
+    ----------
+    name
+        "user" or "item": whose network it is.
+    width
+        Of the network's hidden layer.
+    """
+    if lined_up.vectors.is_cuda or not hasattr(on_cpu(), "weighted"):
+        return Dense(lined_up, name)
+    return Present(lined_up, name, width)
+
+
+class Dense:
+    """Every shard has a place for everybody; absent ones weigh nothing."""
+
+    def __init__(self, lined_up: LinedUp, name: str) -> None:
+        self._vectors, self._absent = lined_up.vectors, lined_up.absent
+        self._name = name
+
+    def aggregated(self, parameters: Parameters) -> torch.Tensor:
+        """Return everybody's aggregated vector, (n, dim)."""
+        w, name = parameters, self._name
+        moved = torch.baddbmm(w["bias"], self._vectors, w["transfer"])  # (n_shards, n, dim), Eq. 5
+        hidden = torch.relu(moved @ w[f"{name}_hidden"] + w[f"{name}_hidden_bias"])  # (n_shards, n, width)
+        weights = (hidden @ w[f"{name}_weights"]).masked_fill(self._absent, -torch.inf)  # (n_shards, n)
+        return (torch.softmax(weights, dim=0)[..., None] * moved).sum(dim=0)  # (n, dim), Eq. 6 and 7
+
+
+class Present:
+    """The vectors that there are, shard after shard in one table X; two products with it each way and no more.
+
+    X has a column of ones, so that a matrix W and a bias are one matrix W' of one more row. Then, in a shard,
+
+        moved = X W'                 hidden = relu(X (W' H + (0 ... 0, b)))
+        of W' = X^T A + X^T B l H^T  of H = W'^T X^T B l   of b = (the last row of X^T B) l
+
+    where l makes a number of the hidden layer; A = w g is the gradient g of the sums, each times its weight; and B is
+    the gradient of that number where the hidden layer is above zero, 0 elsewhere. Shards are computed side by side,
+    each by one thread: how many there are changes nothing.
+    """
+
+    def __init__(self, lined_up: LinedUp, name: str, width: int) -> None:
+        there = ~lined_up.absent.numpy()  # (n_shards, n)
+        vectors = lined_up.vectors[~lined_up.absent]  # (n_there, dim)
+        self._keys = ["transfer", "bias", f"{name}_hidden", f"{name}_hidden_bias", f"{name}_weights"]
+        self._places = np.argsort(np.nonzero(there)[1], kind="stable")  # in the table, person by person
+        self._indptr = np.concatenate([[0], np.cumsum(there.sum(axis=0))]).astype(np.int64)
+        self._moved, self._of_moved = torch.empty_like(vectors), torch.empty_like(vectors)
+        self._hidden, self._of_hidden = (torch.empty((len(vectors), width)) for _ in range(2))
+        self._weights = torch.empty(len(vectors))
+        sizes = there.sum(axis=1).tolist()
+        table = torch.cat([vectors, torch.ones(len(vectors), 1)], dim=1)
+        tables = (table, self._moved, self._hidden, self._of_moved, self._of_hidden)
+        self._shards = list(zip(*(torch.split(one, sizes) for one in tables), strict=True))
+        self._pool = pool(threads())
+
+    def aggregated(self, parameters: Parameters) -> torch.Tensor:
+        """Return everybody's aggregated vector, (n, dim)."""
+        learned = [parameters[key] for key in self._keys]
+        result: torch.Tensor = _Aggregated.apply(self, *learned)  # type: ignore[no-untyped-call]
+        return result
+
+    def forward(self, learned: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the aggregated vectors; what the way back needs stays in the buffers."""
+        transfer, bias, to_hidden, hidden_bias, to_logit = (one.detach() for one in learned)
+        moves = torch.cat([transfer, bias], dim=1)  # (n_shards, dim + 1, dim): W'
+        hides = moves @ to_hidden
+        hides[:, -1] += hidden_bias
+
+        def move(shard: Shard, to_moved: torch.Tensor, to_hidden: torch.Tensor) -> None:
+            table, moved, hidden, *_ = shard
+            torch.mm(table, to_moved, out=moved)
+            torch.mm(table, to_hidden, out=hidden)
+
+        list(self._pool.map(move, self._shards, moves, hides))
+        out = torch.empty((len(self._indptr) - 1, self._moved.shape[1]))
+        tables = (self._moved, self._hidden, to_logit[None], self._weights, out)
+        on_cpu().weighted(self._indptr, self._places, *(one.numpy() for one in tables))
+        return out
+
+    def backward(self, learned: Sequence[torch.Tensor], of_out: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return the gradients of what was learned; forward has run just before."""
+        transfer, bias, to_hidden, hidden_bias, to_logit = (one.detach() for one in learned)
+        given = (self._moved, self._hidden, self._weights, of_out.contiguous())
+        made = (self._of_moved, self._of_hidden)
+        on_cpu().weights_back(self._indptr, self._places, *(one.numpy() for one in (*given, *made)))
+
+        def back(shard: Shard) -> tuple[torch.Tensor, torch.Tensor]:
+            table, _, _, of_moved, of_hidden = shard
+            return table.T @ of_moved, table.T @ of_hidden
+
+        from_moved, from_hidden = (torch.stack(one) for one in zip(*self._pool.map(back, self._shards), strict=True))
+        of_moves = from_moved + (from_hidden * to_logit) @ to_hidden.T  # (n_shards, dim + 1, dim)
+        moves = torch.cat([transfer, bias], dim=1)
+        inner = (moves.transpose(1, 2) @ from_hidden).sum(dim=0)  # (dim, width): moved^T B
+        last = from_hidden[:, -1].sum(dim=0)
+        of_to_logit = (to_hidden * inner).sum(dim=0) + hidden_bias * last
+        return of_moves[:, :-1], of_moves[:, -1:], inner * to_logit, last * to_logit, of_to_logit
+
+
+class _Aggregated(torch.autograd.Function):
+    """`Present` as an operation of torch."""
+
+    @staticmethod
+    def forward(ctx: Any, side: Present, *learned: torch.Tensor) -> torch.Tensor:
+        ctx.side = side
+        ctx.save_for_backward(*learned)
+        return side.forward(learned)
+
+    @staticmethod
+    def backward(ctx: Any, of_out: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return None, *ctx.side.backward(ctx.saved_tensors, of_out)
