@@ -1,7 +1,6 @@
 """numba kernels: sparse times dense, least squares, sums over pairs of items, the nearest shard, weighted sums.
 
 Sums run in a fixed order (`kernels.vectors`).
-Sums run in a fixed order (`kernels.vectors`).
 """
 
 from __future__ import annotations

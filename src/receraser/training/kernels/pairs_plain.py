@@ -119,8 +119,8 @@ def dropped_gradients(
     scores = np.einsum("bnd,bd->bn", q[candidates], u)
     other = np.take_along_axis(candidates, scores.argmax(axis=1)[:, None], axis=1)[:, 0]
     behind[:] = scores.max(axis=1) - (u * q[items]).sum(axis=1)
-    slope = weights / (1.0 + np.exp(-np.clip(behind, -30.0, 30.0))) / np.float32(max(len(users), 1))
-    slope = slope.astype(np.float32)[:, None]
+    share = weights / (1.0 + np.exp(-np.clip(behind, -30.0, 30.0))) / np.float32(max(len(users), 1))
+    slope = share.astype(np.float32)[:, None]
     np.add.at(of_users, users, slope * kept * (q[other] - q[items]))
     np.add.at(of_items, items, -slope * u)
     np.add.at(of_items, other, slope * u)
