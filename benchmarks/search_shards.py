@@ -1,13 +1,13 @@
 """Search over the settings of sharded methods, judged on validation rows only. The test rows are never opened here.
 
-    python -m benchmarks.search_shards --data DIR/ml-1m --model bpr --device cuda \
-        --submodel n_negatives=8 validate_every=2 batch_size=2048 learning_rate=0.05 n_epochs=100 patience=5 \
-        --grid learning_rate=0.02,0.05 dropout=0.3,0.5 --out benchmarks/results/search-shards-ml-1m.json
-    python -m benchmarks.search_shards --report benchmarks/results/search-shards-ml-1m.json
+    python -m benchmarks.search_shards --data DIR --dataset yelp2018 --model bpr --device cuda \
+        --grid learning_rate=0.005,0.01 dropout=0.1,0.3 --fixed batch_size=32768 anneal=true \
+        --out benchmarks/results/search-shards-yelp2018.json
+    python -m benchmarks.search_shards --report benchmarks/results/search-shards-yelp2018.json
 
-One partition and one set of submodels (`--partition-set`, `--submodel`, over the preset MODEL-ml-1m), then every point
-of the grid of the aggregation's settings. Trials are added to those that the file holds already. Runs where only numpy,
-scipy and torch are installed.
+One partition and one set of submodels (those that `receraser reproduce` takes for `receraser` on the data set, with the
+changes `--partition-set` and `--submodel`), then every point of the grid of the aggregation's settings. Trials are
+added to those that the file holds already. Runs where only numpy, scipy and torch are installed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,22 @@ from typing import TypedDict
 from benchmarks.search import literal
 
 METRICS = ("ndcg@20", "recall@20")
+_ABOUT = {
+    "ml-1m": [
+        "Ten shards; fitted on the training rows, judged on the validation rows; the test rows were not opened. The",
+        "presets `receraser-MODEL-ml-1m` take the first row's settings, those of BPR and LightGCN the best of batches",
+        "of 32768 with an annealed step size, which need a twentieth of the steps. Submodel settings are changes to",
+        "the MODEL-ml-1m of then, LightGCN's with batches of 8192 and learning rate 0.005. One seed; early trials drew",
+        "their first transfer matrices by another key, so that running them again gives other last digits; times are",
+        "of busy machines.",
+    ],
+    "": [
+        "Ten shards; fitted on the training rows for choices, judged on the rows held out of them; the test rows were",
+        "not opened. The presets `receraser-MODEL-DATASET` take the first row's settings. Submodel settings are",
+        "changes to those that `receraser reproduce` takes. One seed; several trials ran beside each other, which the",
+        "times show.",
+    ],
+}
 
 
 class Trial(TypedDict):
@@ -41,20 +57,22 @@ class Trial(TypedDict):
 def search(args: argparse.Namespace) -> None:
     """Fit the submodels once, then try every point of the grid."""
     from receraser.aggregation.registry import make_aggregator
-    from receraser.config import load_config
-    from receraser.data.readers import read
     from receraser.evaluation import RankingTask
     from receraser.models.factors import FactorModel
     from receraser.models.registry import make_factor_model
     from receraser.partition.registry import make_partitioner
+    from receraser.reproduce.datasets import load
+    from receraser.reproduce.settings import chosen as settings_of
     from receraser.seeds import derive
 
-    train, valid = (read(args.data / f"{part}.txt.gz").interactions for part in ("train", "valid"))
+    data = load(args.data, args.dataset).pseudonymous()
+    train, valid = data.train, data.valid
     divided = {"n_shards": args.shards} | pairs(args.partition_set)
     place = {} if args.partition in ("hash", "random") else {"device": args.device}
     partition = make_partitioner(args.partition, divided | place).assign(train, valid=valid, seed=args.seed)
     changes = pairs(args.submodel)
-    settings = {**load_config(f"{args.model}-ml-1m").hyperparameters, **changes, "device": args.device}
+    known = settings_of(args.dataset, args.model, "receraser").config.hyperparameters
+    settings = {**known, **changes, "device": args.device}
     submodels: list[FactorModel] = []
     for shard in partition.shards(train, valid):
         model = make_factor_model(args.model, settings)
@@ -62,8 +80,9 @@ def search(args: argparse.Namespace) -> None:
     axes = {
         key: [literal(value) for value in values.split(",")] for key, values in (one.split("=") for one in args.grid)
     }
-    for point in itertools.product(*axes.values()):
-        chosen = pairs(args.fixed) | dict(zip(axes, point, strict=True))
+    points = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
+    for point in points + [pairs(text.split()) for text in args.points]:
+        chosen = pairs(args.fixed) | point
         aggregator = make_aggregator(args.aggregation, chosen | {"device": args.device})
         started = time.perf_counter()
         seed = derive(args.seed, "aggregation")
@@ -104,16 +123,10 @@ def _identity(one: Trial) -> tuple[object, ...]:
 def report(path: Path) -> str:
     """Return the table of all trials, by model, best first."""
     trials: list[Trial] = json.loads(path.read_text())
-    lines = [
-        "# Search over sharded methods on ML-1M",
-        "",
-        "Ten shards; fitted on the training rows, judged on the validation rows; the test rows were not opened. The",
-        "presets `receraser-MODEL-ml-1m` take the first row's settings, those of BPR and LightGCN the best of batches",
-        "of 32768, which need about a tenth of the steps. Submodel settings are changes to the MODEL-ml-1m of then,",
-        "LightGCN's with batches of 8192 and learning rate 0.005. One seed; early trials drew their first transfer",
-        "matrices by another key, so that running them again gives other last digits; times are of busy machines.",
-        "Written by `python -m benchmarks.search_shards --report` from the JSON file.",
-    ]
+    dataset = path.stem.removeprefix("search-shards-")
+    lines = [f"# Search over sharded methods on {dataset}", ""]
+    lines += _ABOUT.get(dataset, _ABOUT[""])
+    lines += ["Written by `python -m benchmarks.search_shards --report` from the JSON file."]
     for model in sorted({one["model"] for one in trials}):
         own = sorted((one for one in trials if one["model"] == model), key=lambda one: -one["values"]["ndcg@20"])
         lines += ["", f"## {model}", "", "| valid N@20 | R@20 | epochs | s | on | partition | submodel | aggregation |"]
@@ -132,7 +145,8 @@ def _shown(settings: Mapping[str, object]) -> str:
 def main() -> None:
     """Search, or write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with train.txt.gz and valid.txt.gz")
+    parser.add_argument("--data", type=Path, help="folder that holds the folder of the data set")
+    parser.add_argument("--dataset", default="ml-1m")
     parser.add_argument("--model")
     parser.add_argument("--partition", default="inbp")
     parser.add_argument("--partition-set", nargs="*", default=[], metavar="KEY=V")
@@ -141,6 +155,7 @@ def main() -> None:
     parser.add_argument("--aggregation", default="attention")
     parser.add_argument("--grid", nargs="*", default=[], metavar="KEY=V,V")
     parser.add_argument("--fixed", nargs="*", default=[], metavar="KEY=V")
+    parser.add_argument("--points", nargs="*", default=[], metavar="'KEY=V KEY=V'", help="beside the grid's")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path)

@@ -46,6 +46,9 @@ def reproduce(
     report: Annotated[
         bool, typer.Option("--report", help="Compute nothing; make page and picture of the cells that are there.")
     ] = False,
+    jobs: Annotated[
+        int, typer.Option(metavar="N", help="Cells at a time; those whose seconds count are computed alone.")
+    ] = 1,
     dry_run: options.DryRun = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -71,6 +74,7 @@ def reproduce(
         forgets=forgets,
         out=out,
         report=report,
+        jobs=jobs,
     )
     if dry_run:
         cells = planned(order)

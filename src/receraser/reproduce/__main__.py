@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="auto", help=", ".join(DEVICES))
     parser.add_argument("--forgets", type=int, help="requests one after another, for times")
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--jobs", type=int, default=1, help="cells at a time; timed ones are computed alone")
     parser.add_argument("--report", action="store_true", help="compute nothing, make the page of what is there")
     given = parser.parse_args(arguments)
     try:
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             forgets=given.forgets,
             out=given.out,
             report=given.report,
+            jobs=given.jobs,
         )
         ran, files = reproduce(order, _say, pages=given.report)
     except ReceraserError as error:

@@ -52,7 +52,7 @@ def reproduce(order: Order, say: Say, *, pages: bool = True) -> tuple[Ran, list[
 
             device = torch_device(order.device).type
             say(f"{order.dataset}: {len(data.full):,} rows to fit, {len(data.test):,} to test on; {data.origin}")
-            ran = run([entry.cell.of_sets(sets) for entry in entries], data, kept, device, say)
+            ran = run([entry.cell.of_sets(sets) for entry in entries], data, kept, device, say, order.jobs)
             order = dataclasses.replace(order, device=device)
     if not pages:
         return ran, []

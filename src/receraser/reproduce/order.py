@@ -51,6 +51,8 @@ class Order:
         Folder of the results; finished cells are in its folder `cells`.
     report
         Compute nothing; make page and picture of the cells that are there.
+    jobs
+        Cells at a time; those whose seconds count are computed alone.
     """
 
     study: str
@@ -63,6 +65,7 @@ class Order:
     forgets: int | None = None
     out: Path = OUT
     report: bool = False
+    jobs: int = 1
 
     def __post_init__(self) -> None:
         if self.study not in STUDIES:
@@ -75,6 +78,8 @@ class Order:
             raise UsageError(f"--seeds is {self.seeds}; expected at least 1")
         if self.forgets is not None and self.forgets < 1:
             raise UsageError(f"--forgets is {self.forgets}; expected at least 1")
+        if self.jobs < 1:
+            raise UsageError(f"--jobs is {self.jobs}; expected at least 1")
         if self.device not in DEVICES:
             raise UsageError(f"unknown device {self.device!r}: {nearest(self.device, DEVICES)}")
 

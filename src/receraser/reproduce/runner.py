@@ -1,23 +1,19 @@
 """The cells that are missing, in an order that shares work; each is kept as soon as it is done.
 
 Cells that need the very same submodels are neighbours, so that these are fitted once. A cell that fails is told and
-left out, and the others go on. Whoever interrupts loses the cell under way; the same command goes on from there.
+left out, and the others go on. Whoever interrupts loses the cells under way; the same command goes on from there.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import time
 from collections.abc import Callable, Sequence
 
-from receraser.errors import ReceraserError
 from receraser.reproduce.cell import Cell, Result
 from receraser.reproduce.datasets import Dataset
 from receraser.reproduce.kept import Kept
-from receraser.reproduce.machine import about
 from receraser.reproduce.progress import Expected, duration, teller
 
-__all__ = ["Ran", "in_order", "run"]
+__all__ = ["Ran", "in_groups", "run"]
 
 Say = Callable[[str], None]
 
@@ -30,40 +26,52 @@ class Ran:
         self.failed: list[str] = []
 
 
-def run(cells: Sequence[Cell], data: Dataset, kept: Kept, device: str, say: Say) -> Ran:
-    """Compute what is missing, and keep it."""
+def run(cells: Sequence[Cell], data: Dataset, kept: Kept, device: str, say: Say, jobs: int = 1) -> Ran:
+    """Compute what is missing, and keep it; `jobs` at a time where seconds do not count."""
     from receraser.execution.local import LocalExecutor, workers_for
-    from receraser.reproduce.forgetting import compute
+    from receraser.reproduce.jobs import Done, computed, side_by_side, timed
     from receraser.reproduce.measuring import Workshop
 
     ran = Ran()
-    wanted = in_order(cells, device)
-    todo = [cell for cell in wanted if not kept.holds(cell.digest(data.digest, device))]
+    wanted = in_groups(cells, device)
+    missing = [[cell for cell in group if not kept.holds(cell.digest(data.digest, device))] for group in wanted]
+    beside = [[cell for cell in group if not timed(cell)] for group in missing] if jobs > 1 else []
+    alone = [cell for group in missing for cell in group if jobs == 1 or timed(cell)]
+    beside = [group for group in beside if group]
+    todo = [*alone, *(cell for group in beside for cell in group)]
     if not todo:
         return ran
     kept.make()
     expected = Expected(kept.took())
     left = expected.left(todo)
-    say(f"{len(todo)} of {len(wanted)} cells to compute" + ("" if left is None else f", about {duration(left)}"))
+    n_wanted = sum(len(group) for group in wanted)
+    say(f"{len(todo)} of {n_wanted} cells to compute" + ("" if left is None else f", about {duration(left)}"))
     told = teller(say)
+
+    def ended(one: Done) -> None:
+        if one.result is None:
+            ran.failed.append(f"{one.cell.label}: {one.error}")
+            told.ends(one.cell, one.seconds, f"failed: {one.error}")
+            return
+        expected.learn(one.cell, one.seconds)
+        ran.done += 1
+        told.ends(one.cell, one.seconds, _short(one.result))
+
     try:
-        with LocalExecutor(workers_for(device)) as executor:
-            shop = Workshop(data.pseudonymous(), executor, device)
-            for number, cell in enumerate(todo):
-                told.begins(cell, number + 1, len(todo), expected.left(todo[number:]))
-                started = time.perf_counter()
-                try:
-                    result = compute(shop, cell)
-                except (ReceraserError, ImportError) as error:
-                    ran.failed.append(f"{cell.label}: {error}")
-                    told.ends(cell, time.perf_counter() - started, f"failed: {error}")
-                    continue
-                seconds = time.perf_counter() - started
-                result = dataclasses.replace(result, about=about(cell.device(device), seconds))
-                kept.write(cell, data.digest, device, result)
-                expected.learn(cell, seconds)
-                ran.done += 1
-                told.ends(cell, seconds, _short(result))
+        if alone:
+            with LocalExecutor(workers_for(device)) as executor:
+                shop = Workshop(data.pseudonymous(), executor, device)
+                for number, cell in enumerate(alone):
+                    told.begins(cell, number + 1, len(todo), expected.left(todo[number:]))
+                    ended(computed(shop, cell, kept, data.digest, device))
+        if beside:
+            number = len(alone)
+            told.begins(beside[0][0], number + 1, len(todo), None)
+            for one in side_by_side(beside, data, kept, device, jobs):
+                number += 1
+                rest = expected.left(todo[number:])
+                told.begins(one.cell, number, len(todo), None if rest is None else rest / jobs)
+                ended(one)
     except KeyboardInterrupt:
         told.close()
         say(f"interrupted; {ran.done} of {len(todo)} cells were done and are kept; the same command goes on from there")
@@ -73,8 +81,8 @@ def run(cells: Sequence[Cell], data: Dataset, kept: Kept, device: str, say: Say)
     return ran
 
 
-def in_order(cells: Sequence[Cell], device: str) -> list[Cell]:
-    """Return every cell once, those of the same submodels beside each other; otherwise as they came."""
+def in_groups(cells: Sequence[Cell], device: str) -> list[list[Cell]]:
+    """Return every cell once, those of the same submodels in one group; otherwise as they came."""
     from receraser.reproduce.measuring import shards_key
 
     groups: dict[tuple[str, ...], dict[str, Cell]] = {}
@@ -84,7 +92,7 @@ def in_order(cells: Sequence[Cell], device: str) -> list[Cell]:
             sorted((key, value) for key, value in cell.extras.items() if cell.kind == "fit" and key != "epochs")
         )
         groups.setdefault((shards, gone), {})[cell.digest("", device)] = cell
-    return [cell for group in groups.values() for cell in group.values()]
+    return [list(group.values()) for group in groups.values()]
 
 
 def _short(result: Result) -> str:
