@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -8,8 +8,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from receraser.aggregation import attention as attention_module
+from receraser.aggregation import learning
 from receraser.aggregation.attention import Attention, _glorot, _Network
 from receraser.aggregation.learning import LinedUp
+from receraser.aggregation.network import Dense, Present, Side
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Histories, Interactions
 from receraser.errors import UsageError
@@ -20,6 +23,7 @@ from receraser.models.lightgcn import LightGCN
 from receraser.models.wmf import WMF
 from receraser.partition.hashed import Hashed, Random
 from receraser.protocols import Aggregator, Partitioner
+from receraser.training.optimizers import Adam
 from tests.aggregation.given import loss, noise
 from tests.contracts.aggregator_contract import AggregatorContract
 from tests.contracts.worlds import batch, bits, checkerboard, history, submodels_of
@@ -56,6 +60,11 @@ class TestAttentionOverWMF(AggregatorContract):
 
     def make(self, **changes: object) -> Aggregator:
         return attention(**({"optimizer": "adam", "learning_rate": 0.02, "dropout": 0.0} | changes))
+
+
+class TestAttentionAnnealed(AggregatorContract):
+    def make(self, **changes: object) -> Aggregator:
+        return attention(**({"optimizer": "adam", "learning_rate": 0.02, "anneal": True} | changes))
 
 
 class TestAttentionOverLightGCN(AggregatorContract):
@@ -143,33 +152,60 @@ def test_attention_is_paid_to_those_who_are_there_and_adds_up_to_one() -> None:
     assert missing > 5, "the world is such that somebody is absent somewhere"
 
 
-def test_whatever_stands_in_the_place_of_the_absent_has_no_weight() -> None:
-    """Users live in one shard each; in the others there is a vector of them that nobody has learned."""
-    submodels = submodels_of(ABLE["bpr"], ROWS, Hashed(n_shards=3).assign(ROWS, valid=None, seed=1))
-    network = _Network(submodels, Lesson(ROWS, None, 1, torch.device("cpu"), None), 4)
-    before = network.vectors()
-    assert network._users.absent.any()
-    for side in (network._users, network._items):
-        side.vectors[side.absent] = 1e4
-    after = network.vectors()
-    assert torch.equal(before[0], after[0])
-    assert torch.equal(before[1], after[1])
-    only = network._users.absent.logical_not().nonzero()[:, 0]
-    assert len(only) == len(ROWS.users), "each user in one shard: their weight there is 1"
+def dense(lined_up: LinedUp, name: str, width: int) -> Side:
+    return Dense(lined_up, name)
 
 
-def test_the_absent_teach_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not while learning either: gradients do not flow through places where nobody is."""
-    submodels = submodels_of(ABLE["bpr"], ROWS, Hashed(n_shards=2).assign(ROWS, valid=None, seed=1))
-    expected = fit(submodels)
+@pytest.fixture(params=[Present, Dense])
+def either_network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network as it is written out for the CPU, and as torch computes it elsewhere."""
+    if request.param is Dense:
+        monkeypatch.setattr(attention_module, "side_of", dense)
+
+
+def litter(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
+    """Let something stand wherever a shard does not hold somebody."""
     made = LinedUp.__init__
 
     def littered(self: LinedUp, *arguments: object) -> None:
         made(self, *arguments)  # type: ignore[arg-type]
-        self.vectors[self.absent] = 7.0
+        assert self.absent.any()
+        self.vectors[self.absent] = value
 
     monkeypatch.setattr(LinedUp, "__init__", littered)
+
+
+@pytest.mark.usefixtures("either_network")
+def test_whatever_stands_in_the_place_of_the_absent_has_no_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users live in one shard each; in the others there is a vector of them that nobody has learned."""
+    submodels = submodels_of(ABLE["bpr"], ROWS, Hashed(n_shards=8).assign(ROWS, valid=None, seed=1))
+    assert sum(len(model.users_) for model in submodels) == len(ROWS.users), "each in one: their weight there is 1"
+    lesson = Lesson(ROWS, None, 1, torch.device("cpu"), None)
+    before = _Network(submodels, lesson, 4).vectors()
+    litter(monkeypatch, 1e4)
+    after = _Network(submodels, lesson, 4).vectors()
+    assert torch.equal(before[0], after[0])
+    assert torch.equal(before[1], after[1])
+
+
+@pytest.mark.usefixtures("either_network")
+def test_the_absent_teach_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not while learning either: gradients do not flow through places where nobody is."""
+    submodels = submodels_of(ABLE["bpr"], ROWS, Hashed(n_shards=8).assign(ROWS, valid=None, seed=1))
+    expected = fit(submodels)
+    litter(monkeypatch, 7.0)
     assert of_tensors(fit(submodels)) == of_tensors(expected)
+
+
+@pytest.mark.parametrize("name", ABLE)
+def test_both_networks_learn_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    submodels = shards_of(ABLE[name])
+    found = fit(submodels, n_epochs=3)
+    monkeypatch.setattr(attention_module, "side_of", dense)
+    expected = fit(submodels, n_epochs=3)
+    for table in expected:
+        one = wide(expected, table)
+        np.testing.assert_allclose(wide(found, table), one, atol=1e-4 * float(np.abs(one).max()), err_msg=table)
 
 
 # ---------------------------------------------------------------------- learning
@@ -228,6 +264,7 @@ def test_everything_in_a_fit_matters() -> None:
         {"dropout": 0.0},
         {"dropout": 0.5},
         {"optimizer": "adam"},
+        {"optimizer": "adam", "anneal": True},
         {"learning_rate": 0.06},
         {"weight_decay": 0.01},
     ]
@@ -236,6 +273,51 @@ def test_everything_in_a_fit_matters() -> None:
     fewer, _ = attention().fit(submodels, ROWS.take(np.arange(5, len(ROWS))), valid=None, seed=1)
     noisy = fit([noise(submodels[0]), *submodels[1:]])
     assert len(found | {of_tensors(one) for one in (seeded, fewer, noisy)}) == len(changes) + 3
+
+
+ANNEALED: dict[str, object] = {"optimizer": "adam", "learning_rate": 0.02, "anneal": True}
+
+
+@pytest.mark.parametrize("name", ABLE)
+def test_annealing_matters_and_is_repeatable(name: str) -> None:
+    """Two epochs: the steps differ from the second one on. Bit for bit the same again."""
+    submodels = shards_of(ABLE[name])
+    still = fit(submodels, None, n_epochs=2, **(ANNEALED | {"anneal": False}))
+    annealed = fit(submodels, None, n_epochs=2, **ANNEALED)
+    for table in annealed:
+        assert not np.array_equal(annealed[table], still[table]), table
+    assert of_tensors(fit(submodels, None, n_epochs=2, **ANNEALED)) == of_tensors(annealed)
+
+
+@pytest.mark.parametrize("name", ABLE)
+def test_the_steps_fall_to_zero_over_all_epochs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many steps as there are batches in them, however batches are counted; without annealing never."""
+    made: list[tuple[Recorder, int | None]] = []
+
+    class Recorder(Adam):
+        taken = 0
+
+        def __init__(
+            self, parameters: Sequence[torch.Tensor], learning_rate: float, *, anneal_over: int | None = None
+        ) -> None:
+            super().__init__(parameters, learning_rate, anneal_over=anneal_over)
+            made.append((self, anneal_over))
+
+        def step(self, gradients: Sequence[torch.Tensor]) -> None:
+            super().step(gradients)
+            self.taken += 1
+
+    monkeypatch.setattr(learning, "Adam", Recorder)
+    monkeypatch.setattr(learning, "OPTIMIZERS", {"adam": Recorder})
+    submodels = shards_of(ABLE[name])
+    for changes in (ANNEALED, ANNEALED | {"batch_size": 50, "user_batch_size": 5}):
+        fit(submodels, None, n_epochs=3, **changes)
+        optimizer, anneal_over = made.pop()
+        assert anneal_over == optimizer.taken
+        assert optimizer.taken % 3 == 0
+        assert optimizer.taken > 3
+    fit(submodels, None, n_epochs=3, **(ANNEALED | {"anneal": False}))
+    assert made.pop()[1] is None
 
 
 def test_a_penalty_shrinks_the_parameters() -> None:
@@ -347,6 +429,10 @@ def test_a_shard_sets_out_from_the_same_transfer_however_many_there_are() -> Non
         ({"dropout": 1.0}, "attention: dropout is 1.0; expected less than 1"),
         ({"attention_dim": 0}, "attention: attention_dim is 0; expected a number of at least 1"),
         ({"validate_every": 0}, "attention: validate_every is 0"),
+        (
+            {"anneal": True, "optimizer": "adagrad"},
+            "^attention: anneal is for optimizer adam; found adagrad: leave one of them out$",
+        ),
     ],
 )
 def test_settings_that_cannot_be(changes: dict[str, object], message: str) -> None:

@@ -212,10 +212,12 @@ class AggregatorContract(ScorerContract):
             wrong: list[object] = [None, [value]]
             if isinstance(value, str):
                 wrong += [3]
+            elif isinstance(value, bool):
+                wrong += [3, "3", 1.0]
             else:
                 wrong += [-1, "3", True, float("nan"), float("inf"), -float("inf")]
-            if isinstance(value, int):
+            if type(value) is int:
                 wrong += [2.5]
             for bad in wrong:
-                with pytest.raises(UsageError, match=name):
+                with pytest.raises(UsageError, match=f": {name} is .*; expected"):
                     self.make(**{name: bad})

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
 import pytest
 import torch
@@ -8,11 +10,13 @@ from hypothesis import strategies as st
 
 from receraser import seeds
 from receraser.data.interactions import Interactions
+from receraser.models import objectives
 from receraser.models.bpr import BPR
 from receraser.models.factors import FactorModel
 from receraser.models.lightgcn import LightGCN
 from receraser.models.objectives import NonSampling, Pairwise, _hardest, _kept
 from receraser.models.wmf import WMF
+from receraser.training.kernels import pairs_cpu, pairs_plain
 from tests.contracts.worlds import random_rows
 
 ROWS = random_rows(40, 20, 0.3, seed=1)
@@ -29,6 +33,7 @@ def pairwise(
     p: torch.Tensor,
     q: torch.Tensor,
     *,
+    rows: Interactions = ROWS,
     seed: int = 1,
     dropout: float = 0.0,
     batch_size: int = 64,
@@ -37,7 +42,7 @@ def pairwise(
     penalised: tuple[torch.Tensor, torch.Tensor] | None = None,
 ) -> Pairwise:
     return Pairwise(
-        ROWS,
+        rows,
         batch_size=batch_size,
         n_negatives=n_negatives,
         seed=seed,
@@ -80,7 +85,18 @@ def test_a_key_in_a_tensor_draws_what_the_key_draws(key: int, counters: list[int
     held = torch.zeros((), dtype=torch.int64)
     held.fill_(seeds.signed(key))
     assert torch.equal(seeds.draw_torch(held, cells), seeds.draw_torch(key, cells))
-    assert torch.equal(_kept(held, cells, 0.3), _kept(key, cells, 0.3))
+    for number in (0, 3):
+        assert torch.equal(_kept(held, torch.tensor(number), (4, 5), 0.3), _kept(key, number, (4, 5), 0.3))
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**40), st.floats(0.0, 0.99))
+def test_cells_are_kept_by_the_draws_of_their_numbers(key: int, number: int, dropout: float) -> None:
+    """As they are on a GPU, by draws in torch; table number 1 goes on where table number 0 ended."""
+    high = (seeds.draw_torch(key, torch.arange(6 * 7) + number * 6 * 7) >> 32) & 0xFFFFFFFF
+    expected = torch.where(high >= int(dropout * 2**32), torch.tensor(1.0 / (1.0 - dropout)), 0.0)
+    assert torch.equal(_kept(key, number, (6, 7), dropout), expected.reshape(6, 7))
+    both = torch.cat([_kept(key, one, (6, 7), dropout) for one in (2 * number, 2 * number + 1)])
+    assert torch.equal(both, _kept(key, number, (12, 7), dropout))
 
 
 @pytest.mark.parametrize("value", [0, 1, 2**63 - 1, 2**63, 2**64 - 1])
@@ -91,8 +107,8 @@ def test_signed_holds_the_same_bits(value: int) -> None:
 
 @pytest.mark.parametrize("dropout", [0.1, 0.5, 0.9])
 def test_as_much_is_dropped_as_was_asked_for_and_made_up_for(dropout: float) -> None:
-    kept = _kept(5, torch.arange(100_000), dropout)
-    assert sorted(set(kept.tolist())) == pytest.approx([0.0, 1 / (1 - dropout)])
+    kept = _kept(5, 0, (1000, 100), dropout)
+    assert sorted(set(kept.flatten().tolist())) == pytest.approx([0.0, 1 / (1 - dropout)])
     assert (kept > 0).double().mean().item() == pytest.approx(1 - dropout, abs=0.005)
     assert kept.double().mean().item() == pytest.approx(1, abs=0.03)
 
@@ -114,9 +130,8 @@ def masks_of(objective: Pairwise) -> list[torch.Tensor]:
     """What a user vector of ones is multiplied by, row for row: items of ones and zeros give it away."""
     found = []
     for number in range(objective.n_batches):
-        size = objective._batches.batch_size
-        cells = torch.arange(size * DIM) + number * size * DIM
-        found.append(_kept(objective._key, cells, objective._dropout).reshape(size, DIM))
+        shape = (objective._batches.batch_size, DIM)
+        found.append(_kept(objective._key, number, shape, objective._dropout))
     return found
 
 
@@ -197,6 +212,75 @@ def test_harder_negatives_cost_more() -> None:
     p, q = tables()
     few, many = (sum(losses(pairwise(p, q, n_negatives=n))) for n in (1, 8))
     assert many > few
+
+
+# ---------------------------------------------------------------------- the gradient that is written out
+
+
+def by_torch(objective: Pairwise, number: int) -> torch.Tensor:
+    """The loss of a batch with the gradient that torch records."""
+    batch, (p, q) = objective._batches.batch(torch.tensor(number)), objective._vectors()
+    return objective._recorded(p, q, batch, masks_of(objective)[number] if objective._dropout else None)
+
+
+SOME = Interactions.from_pairs([*ROWS.pairs(), *(("all of it", item) for item in ROWS.items)])
+
+
+@pytest.mark.parametrize("module", [pairs_cpu, pairs_plain])
+@pytest.mark.parametrize("n_negatives", [1, 5])
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_the_gradient_that_is_written_out_is_that_of_the_loss(
+    module: ModuleType, n_negatives: int, dropout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all batches: some rows have no weight, and the last batch is not full."""
+    monkeypatch.setattr(objectives, "pairs_on_cpu", lambda: module)
+    p, q = (one.requires_grad_() for one in tables(SOME))
+    objective = pairwise(p, q, rows=SOME, n_negatives=n_negatives, dropout=dropout)
+    objective.prepare(1)
+    weightless = 0
+    for number in range(objective.n_batches):
+        weightless += int((objective._batches.batch(torch.tensor(number))[3] == 0).sum())
+        found, expected = objective.loss(torch.tensor(number)), by_torch(objective, number)
+        assert type(found.grad_fn).__name__ == "_WrittenOutBackward", "not the recorded one"
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=0.0)
+        gradients = (torch.autograd.grad(3 * one, (p, q)) for one in (found, expected))
+        for one, other in zip(*gradients, strict=True):
+            torch.testing.assert_close(one, other, rtol=0.0, atol=2e-6 * float(other.abs().max()))
+    assert weightless > len(SOME.items), "who has everything, and what fills the last batch"
+
+
+def test_a_gradient_flows_on_to_what_the_vectors_are_made_of() -> None:
+    """The vectors need not be the parameters, nor lie in memory row by row."""
+    p, q = tables()
+    turn = torch.from_numpy(np.random.default_rng(5).normal(size=(DIM, DIM)).astype(np.float32)).requires_grad_()
+    objective = Pairwise(
+        ROWS,
+        batch_size=64,
+        n_negatives=3,
+        seed=1,
+        parameters=(turn,),
+        vectors=lambda: ((turn.T @ p.T).T, (turn @ q.T).T),
+        dropout=0.3,
+    )
+    assert not objective._vectors()[0].is_contiguous()
+    objective.prepare(1)
+    found, expected = (
+        torch.autograd.grad(loss, turn)[0] for loss in (objective.loss(torch.tensor(1)), by_torch(objective, 1))
+    )
+    torch.testing.assert_close(found, expected, rtol=0.0, atol=5e-6 * float(expected.abs().max()))
+
+
+def test_a_penalty_is_left_to_torch() -> None:
+    p, q = (one.requires_grad_() for one in tables())
+    objective = pairwise(p, q, weight_decay=0.1, penalised=(p, q))
+    objective.prepare(1)
+    bare = pairwise(p, q)
+    bare.prepare(1)
+    user, item, negatives, weight = bare._batches.batch(torch.tensor(0))
+    squares = sum((weight * one.square().sum(dim=1)).sum() for one in (p[user], q[item], q[negatives[:, 0]]))
+    expected = torch.autograd.grad(bare.loss(torch.tensor(0)) + 0.1 * 0.5 * squares / len(user), (p, q))
+    for one, other in zip(torch.autograd.grad(objective.loss(torch.tensor(0)), (p, q)), expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0.0, atol=2e-6 * float(other.abs().max()))
 
 
 # ---------------------------------------------------------------------- a model's own loss

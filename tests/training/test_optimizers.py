@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -55,6 +56,47 @@ def test_the_first_step_has_the_length_of_the_learning_rate() -> None:
         parameter = torch.zeros(3)
         kind([parameter], 0.25).step([torch.tensor([4.0, -0.5, 0.0])])
         assert parameter.tolist() == pytest.approx([-0.25, 0.25, 0.0], abs=1e-6)
+
+
+def descents(n_steps: int, anneal_over: int | None) -> list[list[torch.Tensor]]:
+    """The parameters after every step of Adam down the bowl, and before the first."""
+    parameters = start()
+    optimizer = Adam(parameters, 0.1, anneal_over=anneal_over)
+    found = [[one.detach().clone() for one in parameters]]
+    for _ in range(n_steps):
+        optimizer.step(torch.autograd.grad(quadratic(parameters), parameters))
+        found.append([one.detach().clone() for one in parameters])
+    return found
+
+
+def moves(found: list[list[torch.Tensor]]) -> list[float]:
+    """How far each step went."""
+    return [
+        max(float((b - a).abs().max()) for a, b in zip(one, other, strict=True))
+        for one, other in itertools.pairwise(found)
+    ]
+
+
+def test_annealed_steps_set_out_as_others_and_fall_to_zero() -> None:
+    plain, annealed = descents(14, None), descents(14, 10)
+    for one, other in zip(plain[1], annealed[1], strict=True):
+        assert torch.equal(one, other), "the first step is the same"
+    assert not torch.equal(plain[2][0], annealed[2][0]), "the second is shorter"
+    lengths = moves(annealed)
+    assert 0 < lengths[9] < 0.2 * lengths[0], "the last is a tenth of the rate, and no larger"
+    assert lengths[10:] == [0.0] * 4, "after the end nothing moves"
+    assert min(moves(plain)[10:]) > 0
+
+
+def test_the_size_of_an_annealed_step_falls_in_a_straight_line() -> None:
+    """A gradient that stays the same makes every step of Adam's as long as the rate."""
+    parameter = torch.zeros(1, dtype=torch.float64)
+    optimizer = Adam([parameter], 0.25, anneal_over=5)
+    places = [0.0]
+    for _ in range(7):
+        optimizer.step([torch.tensor([3.0], dtype=torch.float64)])
+        places.append(float(parameter))
+    assert -np.diff(places) == pytest.approx([0.25, 0.2, 0.15, 0.1, 0.05, 0.0, 0.0], abs=1e-6)
 
 
 def test_gradients_are_only_read() -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from receraser import seeds
 from receraser.data.interactions import Interactions
@@ -61,6 +63,13 @@ def trained(rows: Interactions, rule: Rule, *, n_epochs: int = 3, batch_size: in
     return found
 
 
+class Recorded(Pairwise):
+    """The loss with the gradient that torch records, also where there is one that is written out."""
+
+    def loss(self, number: torch.Tensor) -> torch.Tensor:
+        return self._recorded(*self._vectors(), self._batches.batch(number), None)
+
+
 def by_autograd(rows: Interactions, rule: Rule, *, n_epochs: int = 3, layers: int = 0) -> Tables:
     """The same by the few lines of torch that say what the loss is."""
     p, q = tables(rows)
@@ -73,7 +82,7 @@ def by_autograd(rows: Interactions, rule: Rule, *, n_epochs: int = 3, layers: in
             total = total + layer
         return (total / (layers + 1))[: len(p)], (total / (layers + 1))[len(p) :]
 
-    objective = Pairwise(
+    objective = Recorded(
         rows,
         batch_size=70,
         n_negatives=3,
@@ -190,17 +199,177 @@ def test_adagrad_is_not_for_vectors_that_are_propagated() -> None:
         trained(ROWS, Rule(ADAGRAD, 0.1, 0.0), layers=1)
 
 
+# ---------------------------------------------------------------------- gradients where every row drops coordinates
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of triples and the vectors it is scored by; a few rows have no weight."""
+
+    users: NDArray[np.int64]
+    items: NDArray[np.int64]
+    candidates: NDArray[np.int64]
+    weights: NDArray[np.float32]
+    kept: NDArray[np.float32]
+    p: NDArray[np.float32]
+    q: NDArray[np.float32]
+
+    def gradients(self, module: ModuleType, n_owners: int = 1) -> list[NDArray[np.float32]]:
+        """Those of the users and of the items, and by how much the candidates are ahead."""
+        out = [np.zeros_like(self.p), np.zeros_like(self.q), np.full(len(self.users), np.nan, dtype=np.float32)]
+        given = self.users, self.items, self.candidates, self.weights, self.kept, self.p, self.q
+        module.dropped_gradients(*given, n_owners, *out)
+        return out
+
+    def by_autograd(self) -> list[NDArray[np.float32]]:
+        """The same by torch, in double precision."""
+        p, q = (torch.from_numpy(one).double().requires_grad_() for one in (self.p, self.q))
+        u = p[self.users] * torch.from_numpy(self.kept)
+        scores = (q[self.candidates] * u[:, None]).sum(dim=2)
+        behind = scores.max(dim=1).values - (q[self.items] * u).sum(dim=1)
+        loss = (torch.from_numpy(self.weights) * torch.nn.functional.softplus(behind)).mean()
+        found = [*torch.autograd.grad(loss, (p, q)), behind.detach()]
+        return [one.numpy().astype(np.float32) for one in found]
+
+
+def batch_of(dim: int, *, size: int = 150, n_candidates: int = 4, seed: int = 1) -> Batch:
+    rng = np.random.default_rng([dim, size, seed])
+    n_users, n_items = 21, 34
+    return Batch(
+        users=rng.integers(0, n_users, size),
+        items=rng.integers(0, n_items, size),
+        candidates=rng.integers(0, n_items, (size, n_candidates)),
+        weights=(rng.random(size) < 0.8).astype(np.float32),
+        kept=((rng.random((size, dim)) < 0.7) / 0.7).astype(np.float32),
+        p=rng.normal(size=(n_users, dim)).astype(np.float32),
+        q=rng.normal(size=(n_items, dim)).astype(np.float32),
+    )
+
+
+SIZES = [1, 63, 64, 65, 200]  # around the edges of what a thread takes at a time
+
+
+@pytest.mark.parametrize("module", [pairs_cpu, pairs_plain])
+@pytest.mark.parametrize(("dim", "size", "n_candidates"), [(1, 150, 4), (16, 150, 1), *((37, n, 4) for n in SIZES)])
+def test_gradients_with_dropped_coordinates(module: ModuleType, dim: int, size: int, n_candidates: int) -> None:
+    batch = batch_of(dim, size=size, n_candidates=n_candidates)
+    assert size == 1 or {0.0, 1.0} == set(batch.weights.tolist())
+    for found, expected in zip(batch.gradients(module), batch.by_autograd(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-6 * float(np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("module", [pairs_cpu, pairs_plain])
+def test_rows_without_weight_teach_nothing(module: ModuleType) -> None:
+    batch = batch_of(16)
+    none = replace(batch, weights=np.zeros_like(batch.weights))
+    assert not any(one.any() for one in none.gradients(module)[:2])
+    rows = np.flatnonzero(batch.weights)
+    fewer = replace(
+        batch, **{name: getattr(batch, name)[rows] for name in ("users", "items", "candidates", "weights", "kept")}
+    )
+    share = np.float32(len(rows) / len(batch.users))
+    for whole, part in zip(batch.gradients(module)[:2], fewer.gradients(module)[:2], strict=True):
+        np.testing.assert_allclose(whole, part * share, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("module", [pairs_cpu, pairs_plain])
+def test_gradients_are_added_to_what_is_there(module: ModuleType) -> None:
+    batch = batch_of(16)
+    given = batch.users, batch.items, batch.candidates, batch.weights, batch.kept, batch.p, batch.q
+    out = [np.ones_like(batch.p), np.ones_like(batch.q), np.empty(len(batch.users), dtype=np.float32)]
+    module.dropped_gradients(*given, 2, *out)
+    for one, alone in zip(out[:2], batch.gradients(module), strict=False):
+        np.testing.assert_allclose(one, 1 + alone, rtol=1e-6)
+
+
 @pytest.mark.parametrize("module", [pairs_cpu, pairs_plain])
 @pytest.mark.parametrize("dim", [1, 16, 37])
 def test_the_hardest_candidate(module: ModuleType, dim: int) -> None:
     """By whole numbers, so that there are ties and no rounding: the first of the highest."""
     rng = np.random.default_rng(dim)
-    users, items = (rng.integers(-2, 3, (n, dim)).astype(np.float32) for n in (30, 9))
+    p = rng.integers(1, 4, (30, dim)).astype(np.float32)
+    q = rng.integers(-2, 3, (10, dim)).astype(np.float32) / np.float32(16)
+    q[4:8] = q[:4]
+    kept = rng.integers(0, 2, (30, dim)).astype(np.float32)
+    kept[:, 0] = 1.0
     candidates = rng.integers(0, 9, (30, 4))
-    found = np.empty(30, dtype=np.int64)
-    module.hardest(users, items, candidates, found)
-    for user, some, one in zip(users, candidates.tolist(), found.tolist(), strict=True):
-        assert one == max(some, key=lambda item: float(items[item] @ user))
+    ties = 0
+    for user, some in enumerate(candidates.tolist()):
+        row = slice(user, user + 1)
+        users, items, weights = np.array([user]), np.array([9]), np.ones(1, dtype=np.float32)
+        batch = Batch(users, items, candidates[row], weights, kept[row], p, q)
+        _, of_items, behind = batch.gradients(module)
+        scores = {item: float(q[item] @ (p[user] * kept[user])) for item in some}
+        best = max(some, key=scores.__getitem__)
+        ties += sum(score == scores[best] for score in scores.values()) > 1
+        assert np.flatnonzero(of_items.any(axis=1)).tolist() == [best, 9]
+        assert behind[0] == scores[best] - float(q[9] @ (p[user] * kept[user]))
+    assert ties > 3
+
+
+@pytest.mark.parametrize("module", [pairs_cpu, pairs_plain])
+def test_of_candidates_that_score_the_same_the_first_is_taken(module: ModuleType) -> None:
+    batch = batch_of(16, size=1)
+    same = np.tile(batch.q[:1], (len(batch.q), 1))
+    for candidates in ([5, 2, 8], [8, 5, 2], [2, 2, 5]):
+        one = replace(
+            batch, q=same, items=np.array([1]), candidates=np.array([candidates]), weights=np.ones(1, dtype=np.float32)
+        )
+        taken = np.flatnonzero(one.gradients(module)[1].any(axis=1)).tolist()
+        assert taken == sorted([1, candidates[0]])
+
+
+@pytest.mark.parametrize("n_owners", [2, 4, 8])
+def test_the_bits_do_not_depend_on_how_users_and_items_are_shared_out(n_owners: int) -> None:
+    batch = batch_of(37, size=500)
+    for one, other in zip(batch.gradients(pairs_cpu), batch.gradients(pairs_cpu, n_owners), strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_the_bits_of_dropped_gradients_do_not_depend_on_the_number_of_threads() -> None:
+    batch = batch_of(16, size=3000)
+    found = [batch.gradients(pairs_cpu, 4) for _ in range(3)]
+    use_threads(1)
+    found.append(batch.gradients(pairs_cpu, 4))
+    assert len({b"".join(one.tobytes() for one in some) for some in found}) == 1
+
+
+# ---------------------------------------------------------------------- draws
+
+
+@pytest.mark.parametrize("module", [pairs_cpu, pairs_plain])
+def test_what_is_lacking_is_written_into_the_places_of_the_rows(module: ModuleType) -> None:
+    """Where there is no weight, 0 for an index; places that are nobody's are left alone."""
+    held = Held(ROWS)
+    users = ROWS.user_index.astype(np.int64)
+    weights = (np.arange(len(users)) % 5 > 0).astype(np.float32)
+    keys = np.array([3, 4, 5], dtype=np.uint64)
+    places = np.random.default_rng(1).permutation(len(users) + 7)[: len(users)]
+    in_order, scattered = (np.full((len(users) + 7, 3), -7) for _ in range(2))
+    module.lacking(keys, users, weights, held.words, held.n_items, np.arange(len(users)), in_order)
+    module.lacking(keys, users, weights, held.words, held.n_items, places, scattered)
+    drawn = in_order[: len(users)]
+    assert np.array_equal(scattered[places], drawn)
+    assert (np.delete(scattered, places, axis=0) == -7).all()
+    assert (in_order[len(users) :] == -7).all()
+    assert not drawn[weights == 0].any()
+    has = ROWS.matrix().toarray() > 0
+    assert not has[users[:, None], drawn][weights > 0].any()
+    assert len(np.unique(drawn)) == held.n_items
+
+
+def test_what_is_lacking_is_drawn_alike_by_both() -> None:
+    held = Held(ROWS)
+    users = ROWS.user_index.astype(np.int64)
+    weights = (np.arange(len(users)) % 5 > 0).astype(np.float32)
+    places = np.random.default_rng(2).permutation(len(users))
+    found = []
+    for module in (pairs_cpu, pairs_plain):
+        found.append(np.full((len(users), 2), -7))
+        keys = np.array([2**63 + 9, 4], dtype=np.uint64)
+        module.lacking(keys, users, weights, held.words, held.n_items, places, found[-1])
+    assert np.array_equal(found[0], found[1])
 
 
 @pytest.mark.parametrize("module", [pairs_cpu, pairs_plain])

@@ -80,7 +80,7 @@ class Attention:
         whole = ("attention_dim", "batch_size", "user_batch_size", "validate_every", "n_negatives")
         settings.check(self, at_least_one=whole, less_than_one=["dropout"], choices={"optimizer": OPTIMIZERS})
         if self.anneal and self.optimizer != "adam":
-            raise UsageError(f"anneal is for optimizer adam; found {self.optimizer}: leave one of them out")
+            raise UsageError(f"attention: anneal is for optimizer adam; found {self.optimizer}: leave one of them out")
 
     def fit(
         self,

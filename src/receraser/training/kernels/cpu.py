@@ -350,6 +350,8 @@ def grouped(labels: NDArray[np.int32], n_labels: int) -> tuple[NDArray[np.int64]
 def _exp(x: float) -> float:
     """Return e^x for x <= 0, by arithmetic alone: libraries differ in the last bit. 1e-26 for whatever is smaller."""
     y = max(x, -60.0)
+    if not y >= -60.0:  # no number
+        return np.nan
     n = int(y * _LOG2_E - 0.5)  # rounded
     r = y - n * _LN_2  # within 0.35
     e = 1.0 + r * (1.0 + r * (0.5 + r * (1 / 6 + r * (1 / 24 + r * (1 / 120 + r * (1 / 720 + r / 5040))))))
