@@ -20,7 +20,7 @@ from receraser.reproduce.datasets import load
 from receraser.reproduce.drawn import batch_of, gone_in, requests, without
 from receraser.reproduce.kept import Kept
 from receraser.reproduce.measuring import Workshop
-from receraser.reproduce.runner import in_order, run
+from receraser.reproduce.runner import in_groups, run
 from receraser.reproduce.settings import Chosen, chosen, on_device
 from receraser.state import State
 from receraser.work import Work
@@ -99,7 +99,7 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(
     assert (ran.done, ran.failed) == (3, [f"rows: {WORLD}: no such luck"])
 
 
-def test_cells_of_the_same_submodels_are_neighbours() -> None:
+def test_cells_of_the_same_submodels_are_a_group() -> None:
     spectral = Cell("fit", WORLD, settings("spectral").config)
     mixed = [
         CELLS[2],
@@ -108,12 +108,14 @@ def test_cells_of_the_same_submodels_are_neighbours() -> None:
         CELLS[2],
         Cell("forgets", WORLD, ATTENTION.config, {"level": "users", "n": 1}),
     ]
-    labels = [one.label for one in in_order(mixed, "cpu")]
+    labels = [[one.label for one in group] for group in in_groups(mixed, "cpu")]
     assert labels == [
-        "fit: wmf, receraser, K=3, seed 0",
-        "fit: wmf, inbp + mean, K=3, seed 0",
-        "forgets: wmf, receraser, K=3, seed 0, level=users, n=1",
-        "fit: wmf, spectral, K=3, seed 0",
+        [
+            "fit: wmf, receraser, K=3, seed 0",
+            "fit: wmf, inbp + mean, K=3, seed 0",
+            "forgets: wmf, receraser, K=3, seed 0, level=users, n=1",
+        ],
+        ["fit: wmf, spectral, K=3, seed 0"],
     ]
 
 

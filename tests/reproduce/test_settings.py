@@ -21,14 +21,14 @@ def test_a_preset_of_the_data_set_is_taken(model: str, method: str) -> None:
 def test_fallbacks_say_what_they_are() -> None:
     assert chosen("ml-100k", "bpr", "retrain").origin == "bpr-ml-1m"
     assert chosen("ml-100k", "bpr", "spectral").origin == "spectral-bpr-ml-1m"
-    assert chosen("yelp2018", "bpr", "receraser").origin == "spectral-bpr-yelp2018, attention of receraser-bpr-ml-1m"
+    assert chosen("ml-100k", "wmf", "receraser").origin == "spectral-wmf-ml-100k, attention of receraser-wmf-ml-1m"
     sisa = chosen("yelp2018", "bpr", "sisa")
-    assert sisa.origin == "submodels of spectral-bpr-yelp2018, random and mean at their defaults"
+    assert sisa.origin == "submodels of receraser-bpr-yelp2018, random and mean at their defaults"
     assert sisa.config.hyperparameters == chosen("yelp2018", "bpr", "receraser").config.hyperparameters
 
 
 def test_epochs_are_chosen_only_where_a_final_fit_has_nothing_to_stop_by() -> None:
-    assert chosen("yelp2018", "wmf", "receraser").chooses_epochs
+    assert not chosen("yelp2018", "wmf", "receraser").chooses_epochs, "its preset names them"
     assert chosen("yelp2018", "wmf", "grapheraser").chooses_epochs
     assert not chosen("yelp2018", "wmf", "sisa").chooses_epochs, "mean learns nothing"
     assert not chosen("yelp2018", "wmf", "spectral").chooses_epochs
