@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,17 @@ def test_every_cell_is_there() -> None:
         assert all(set(cell) == set(paper.METRICS) for cell in cells.values())
         assert set(paper.TABLE4[name]) == set(paper.MODELS)
         assert name in paper.TABLE2
+
+
+def test_the_docs_have_the_numbers_of_the_results() -> None:
+    path = Path(__file__).parent.parent.parent / "tools" / "paper_docs.py"
+    spec = spec_from_file_location("paper_docs", path)
+    assert spec is not None
+    assert spec.loader is not None
+    tool = module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    assert tool.PAGE.read_text(encoding="utf-8") == tool.page(), (
+        "docs/reproduction.md does not have the numbers of benchmarks/results/reproduce; write them in with: "
+        ".venv/bin/python tools/paper_docs.py"
+    )
+    assert "| BPR | RecEraser | 0." in tool.tables()

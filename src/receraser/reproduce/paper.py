@@ -22,6 +22,7 @@ __all__ = [
     "TABLE4",
     "Counts",
     "Minutes",
+    "Table",
 ]
 
 MODELS = ("bpr", "wmf", "lightgcn")
@@ -95,9 +96,8 @@ def _cells(text: str) -> dict[tuple[str, str], dict[str, float]]:
     return found
 
 
-TABLE3: Mapping[str, Mapping[tuple[str, str], Mapping[str, float]]] = {
-    name: _cells(text) for name, text in _TABLE3.items()
-}
+Table = Mapping[tuple[str, str], Mapping[str, float]]  # the metrics of every model and method
+TABLE3: Mapping[str, Table] = {name: _cells(text) for name, text in _TABLE3.items()}
 
 TABLE4: Mapping[str, Mapping[str, Minutes]] = {
     "yelp2018": {

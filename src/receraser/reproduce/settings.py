@@ -6,8 +6,7 @@ the nearest one is, and `origin` says which, so that nobody takes a fallback for
 ============  =========================================================================================
 retrain       MODEL-DATASET; else MODEL-ml-1m
 spectral      spectral-MODEL-DATASET; else the submodels of MODEL-DATASET; else spectral-MODEL-ml-1m
-receraser     receraser-MODEL-DATASET; else the submodels that spectral has on that data set under the attention of
-              receraser-MODEL-ml-1m, for as many epochs as validation rows want
+receraser     receraser-MODEL-DATASET; else receraser-MODEL-ml-1m, for as many epochs as validation rows want
 sisa          the submodels of receraser, with a partition and an aggregation at their defaults
 grapheraser   likewise
 gram, ease,   MODEL-DATASET; else MODEL-ml-1m
@@ -85,8 +84,8 @@ def chosen(
     >>> found = chosen("ml-1m", "wmf", "receraser")
     >>> found.origin, found.config.partition, found.config.shards
     ('receraser-wmf-ml-1m', 'inbp', 10)
-    >>> chosen("ml-100k", "wmf", "receraser").origin
-    'spectral-wmf-ml-100k, attention of receraser-wmf-ml-1m'
+    >>> chosen("ml-10m", "wmf", "receraser").origin
+    'receraser-wmf-ml-1m'
     """
     if method == "retrain" or shards == 1:
         name = _first(f"{model}-{dataset}", f"{model}-{_FALLBACK}")
@@ -140,12 +139,7 @@ def _attended(dataset: str, model: str) -> Chosen:
     own, other = f"receraser-{model}-{dataset}", f"receraser-{model}-{_FALLBACK}"
     if own in _known():
         return Chosen(_preset(own), own, chooses_epochs="n_epochs" not in _preset(own).aggregation_settings)
-    known = _preset(other)
-    submodels = _spectral(dataset, model)
-    if submodels.origin.endswith(f"-{_FALLBACK}"):  # nothing is known of this data set
-        return Chosen(known, other, chooses_epochs=True)
-    config = dataclasses.replace(known, hyperparameters=submodels.config.hyperparameters)
-    return Chosen(config, f"{submodels.origin}, attention of {other}", chooses_epochs=True)
+    return Chosen(_preset(other), other, chooses_epochs=True)
 
 
 @cache
