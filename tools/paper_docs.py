@@ -32,7 +32,11 @@ def tables() -> str:
 def _table(dataset: str, printed: paper.Table, found: dict[str, object]) -> list[str]:
     cells = found["cells"]
     assert isinstance(cells, list)
-    lines = [f"**{dataset}**: ours, and by how much it is above or below the paper's number", ""]
+    seeds = len({one["seed"] for one in cells})
+    lines = [
+        f"**{dataset}**, {seeds} seed{'s' * (seeds > 1)}: ours, and by how much it is above or below the paper's number",
+        "",
+    ]
     short = [f"{metric[0].upper()}@{metric.partition('@')[2]}" for metric in paper.METRICS]
     lines += ["| | | " + " | ".join(short) + " |", "|---" * (2 + len(short)) + "|"]
     for model in paper.MODELS:
@@ -52,8 +56,10 @@ def _table(dataset: str, printed: paper.Table, found: dict[str, object]) -> list
 def page() -> str:
     """Return docs/reproduction.md with the tables in it."""
     text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    assert begin, f"{PAGE}: expected a line {BEGIN}"
+    assert end, f"{PAGE}: expected a line {END}"
     return f"{before}{BEGIN}\n{tables()}\n\n{END}{after}"
 
 

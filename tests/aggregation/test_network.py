@@ -235,6 +235,17 @@ def test_the_bits_do_not_depend_on_what_was_computed_before() -> None:
     assert bits(results(side, world.parameters())) == before
 
 
+def test_only_the_last_call_has_a_way_back() -> None:
+    """Its buffers are those of the last call: another gradient would be wrong, silently."""
+    world = WORLDS["some shards"]
+    side = Present(world.lined_up(), "user", world.width)
+    parameters = {name: one.requires_grad_() for name, one in world.parameters().items()}
+    first, second = side.aggregated(parameters), side.aggregated(parameters)
+    with pytest.raises(AssertionError, match="what a later call made"):
+        first.sum().backward()  # type: ignore[no-untyped-call]
+    second.sum().backward()  # type: ignore[no-untyped-call]
+
+
 # ---------------------------------------------------------------------- which one
 
 

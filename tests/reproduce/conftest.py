@@ -17,4 +17,5 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def kept_workers(monkeypatch: pytest.MonkeyPatch, worker: LocalExecutor) -> None:
     """One worker for all runs: starting new ones takes seconds each time."""
-    monkeypatch.setattr("receraser.execution.local.LocalExecutor", lambda *_: KeptWorkers(worker))
+    for place in ("receraser.execution.local", "receraser.reproduce.jobs"):
+        monkeypatch.setattr(f"{place}.LocalExecutor", lambda *_: KeptWorkers(worker))

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from receraser.errors import TrainingError
 from receraser.reproduce import jobs
 from receraser.reproduce.cell import Cell
 from receraser.reproduce.datasets import Dataset, load
@@ -70,8 +77,8 @@ def test_what_is_timed_is_computed_alone_and_first(
 
 def test_one_process_keeps_what_it_computes(tmp_path: Path, kept_workers: None) -> None:
     kept = Kept(tmp_path)
-    jobs._Job.open(DATA.pseudonymous(), kept, DATA.digest, "cpu")
-    done = jobs._Job.run(FITS)
+    jobs._open(DATA.pseudonymous(), kept, DATA.digest, "cpu", 2, os.getppid())
+    done = jobs._run(FITS)
     assert [one.cell for one in done] == FITS
     for one in done:
         found = kept.read(one.cell.digest(DATA.digest, "cpu"))
@@ -94,3 +101,50 @@ def test_side_by_side_is_as_one_after_the_other(tmp_path: Path, n: int) -> None:
         assert second is not None
         assert first.notes["digest"] == second.notes["digest"]
         assert np.array_equal(first.per_user["ndcg@20"], second.per_user["ndcg@20"])
+
+
+def test_a_process_that_dies_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def submit(self, *_: object) -> None:
+            raise BrokenProcessPool
+
+        def shutdown(self, *, cancel_futures: bool) -> None:
+            assert cancel_futures
+
+    monkeypatch.setattr(jobs, "ProcessPoolExecutor", Broken)
+    with pytest.raises(TrainingError, match=r"died, perhaps for want of memory; .* with fewer --jobs goes on"):
+        list(side_by_side([FITS], DATA, Kept(tmp_path), "cpu", 2))
+
+
+@pytest.mark.parametrize("how", at_night(signal.SIGINT, signal.SIGKILL))
+def test_nothing_goes_on_when_the_command_is_ended(tmp_path: Path, how: signal.Signals) -> None:
+    command = [sys.executable, "-m", "receraser.reproduce", "figure3", "--dataset", WORLD, "--device", "cpu"]
+    command += ["--jobs", "2", "--out", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as started:
+        assert started.stderr is not None
+        for line in started.stderr:  # until the first group that is computed beside others is done
+            if "K=10" in line:
+                break
+        (os.killpg if how == signal.SIGINT else os.kill)(started.pid, how)
+        started.stderr.read()
+    assert started.returncode == (130 if how == signal.SIGINT else -signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while _alive(started.pid) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not _alive(started.pid)
+
+
+def _alive(group: int) -> list[int]:
+    """The processes of a group that are not ended."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, own = path.read_text().rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue
+        if int(own) == group and state != "Z":
+            found.append(int(path.parent.name))
+    return found

@@ -96,7 +96,8 @@ class Attention:
             lesson = Lesson(interactions, valid, seed, torch_device(self.device), progress)
             network = _Network(submodels, lesson, self.attention_dim)
             base = submodels[0]
-            facts = learn(self, base, lesson, network.parameters, network.vectors, dim=network.dim, norm=_squared)
+            parts = network.parameters, network.vectors
+            facts = learn(self, base, lesson, *parts, dim=network.dim, norm=_squared, anneal=self.anneal)
             with torch.no_grad():
                 users, items = network.vectors()
             learned = network.parameters | {"user_vectors": users, "item_vectors": items}

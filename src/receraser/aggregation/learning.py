@@ -86,6 +86,7 @@ def learn(
     *,
     dim: int,
     norm: Callable[[Sequence[torch.Tensor]], torch.Tensor],
+    anneal: bool = False,
 ) -> dict[str, object]:
     """Train the parameters in place by the loss of the base model, plus weight_decay * norm(parameters).
 
@@ -93,6 +94,8 @@ def learn(
     ----------
     vectors, dim
         The user and item vectors that the parameters make of the submodels at the moment, and their length.
+    anneal
+        Let Adam's step size fall to zero in a straight line over the epochs.
     """
     own: dict[str, object] = {"n_negatives": settings.n_negatives, "dim": dim}
     base = base.teacher()
@@ -102,7 +105,7 @@ def learn(
     learned = tuple(parameters.values())
     loss = teacher.objective(lesson.rows, lesson.seed, parameters=learned, vectors=vectors, dropout=settings.dropout)
     objective = _Penalised(loss, settings.weight_decay, norm)
-    if getattr(settings, "anneal", False):
+    if anneal:
         n_steps = settings.n_epochs * objective.n_batches
         optimizer: Optimizer = Adam(learned, settings.learning_rate, anneal_over=n_steps)
     else:

@@ -89,6 +89,7 @@ class Present:
         tables = (table, self._moved, self._hidden, self._of_moved, self._of_hidden)
         self._shards = list(zip(*(torch.split(one, sizes) for one in tables), strict=True))
         self._pool = pool(threads())
+        self.turn = 0  # how often it was called: the way back must be that of the last call
 
     def aggregated(self, parameters: Parameters) -> torch.Tensor:
         """Return everybody's aggregated vector, (n, dim)."""
@@ -140,9 +141,12 @@ class _Aggregated(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, side: Present, *learned: torch.Tensor) -> torch.Tensor:
         ctx.side = side
+        side.turn += 1
+        ctx.turn = side.turn
         ctx.save_for_backward(*learned)
         return side.forward(learned)
 
     @staticmethod
     def backward(ctx: Any, of_out: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        assert ctx.turn == ctx.side.turn, "the buffers hold what a later call made"
         return None, *ctx.side.backward(ctx.saved_tensors, of_out)

@@ -54,7 +54,8 @@ def _reporter(replies: BinaryIO) -> Progress:
     return report
 
 
-def _end_with_parent(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
+    """End this process, whatever it does, when its parent is gone."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)
@@ -62,7 +63,7 @@ def _end_with_parent(parent: int) -> None:
 
 def main() -> None:
     """Serve on standard input and output; stray prints go to standard error."""
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     import torch

@@ -2,19 +2,26 @@
 
 Only cells whose quality is asked for: those whose seconds count are computed one after the other, with nothing beside
 them (`timed`). Every process has a workshop of its own and keeps its cells itself; a group of cells that share
-submodels goes to one process.
+submodels goes to one process. They are `spawn`ed by the standard library, which sends pickles and imports the main
+module again: this is for the command alone, whose main module is ours, and no result travels but as a file.
 """
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import multiprocessing
+import os
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from contextlib import ExitStack
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
 
-from receraser.errors import ReceraserError
+from receraser.errors import ReceraserError, TrainingError
+from receraser.execution.local import LocalExecutor, workers_for
+from receraser.execution.worker import end_with_parent
 from receraser.reproduce.cell import Cell, Result
 from receraser.reproduce.datasets import Dataset
 from receraser.reproduce.kept import Kept
@@ -55,43 +62,42 @@ def computed(shop: Workshop, cell: Cell, kept: Kept, rows: str, device: str) -> 
 
 
 def side_by_side(groups: Sequence[Sequence[Cell]], data: Dataset, kept: Kept, device: str, jobs: int) -> Iterator[Done]:
-    """Yield cells as they are done; so many groups are under way at a time."""
+    """Yield cells as groups of them are done; so many groups are under way at a time, and none waits in a queue."""
     context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
-    with ProcessPoolExecutor(jobs, context, _Job.open, (data.pseudonymous(), kept, data.digest, device)) as pool:
-        waiting = {pool.submit(_Job.run, group) for group in groups}
-        try:
-            while waiting:
-                ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                for one in ended:
-                    yield from one.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    given = (data.pseudonymous(), kept, data.digest, device, jobs, os.getpid())
+    pool = ProcessPoolExecutor(jobs, context, _open, given)
+    rest = iter(groups)
+    try:
+        waiting = {pool.submit(_run, one) for one in islice(rest, jobs)}
+        while waiting:
+            ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            waiting |= {pool.submit(_run, one) for one in islice(rest, len(ended))}
+            for one in ended:
+                yield from one.result()
+    except BrokenProcessPool:
+        raise TrainingError(
+            "a process of --jobs died, perhaps for want of memory; the cells that were done are kept: the same command "
+            "with fewer --jobs goes on from there"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-class _Job:
-    """What one process has: made when it starts, ended with it."""
-
-    _own: tuple[Workshop, Kept, str, str, ExitStack]
-
-    @classmethod
-    def open(cls, data: Dataset, kept: Kept, rows: str, device: str) -> None:
-        import atexit
-
-        from receraser.execution.local import LocalExecutor, workers_for
-
-        stack = ExitStack()
-        executor = stack.enter_context(LocalExecutor(workers_for(device)))
-        cls._own = Workshop(data, executor, device), kept, rows, device, stack
-        atexit.register(stack.close)
-
-    @classmethod
-    def run(cls, cells: Sequence[Cell]) -> list[Done]:
-        shop, kept, rows, device, _ = cls._own
-        done = [computed(shop, cell, kept, rows, device) for cell in cells]
-        return [dataclasses.replace(one, result=one.result and _light(one.result)) for one in done]
+_own: list[tuple[Workshop, Kept, str, str]] = []  # what a process of the pool has: one, made when it starts
 
 
-def _light(result: Result) -> Result:
-    """Return a result without what only paired tests need."""
-    return dataclasses.replace(result, per_user={})
+def _open(data: Dataset, kept: Kept, rows: str, device: str, jobs: int, parent: int) -> None:
+    """Make the workshop of this process, which ends when its parent does, however that ended."""
+    threading.Thread(target=end_with_parent, args=(parent,), daemon=True).start()
+    cores = max(1, len(os.sched_getaffinity(0)) // jobs)
+    executor = LocalExecutor(workers_for(device) or cores)
+    atexit.register(executor.close)
+    _own[:] = [(Workshop(data, executor, device), kept, rows, device)]
+
+
+def _run(cells: Sequence[Cell]) -> list[Done]:
+    """Compute a group; what only paired tests need is in the files, and not sent back."""
+    shop, kept, rows, device = _own[0]
+    done = [computed(shop, cell, kept, rows, device) for cell in cells]
+    light = [one.result and dataclasses.replace(one.result, per_user={}) for one in done]
+    return [dataclasses.replace(one, result=result) for one, result in zip(done, light, strict=True)]

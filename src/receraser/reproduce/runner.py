@@ -35,15 +35,16 @@ def run(cells: Sequence[Cell], data: Dataset, kept: Kept, device: str, say: Say,
     ran = Ran()
     wanted = in_groups(cells, device)
     missing = [[cell for cell in group if not kept.holds(cell.digest(data.digest, device))] for group in wanted]
-    beside = [[cell for cell in group if not timed(cell)] for group in missing] if jobs > 1 else []
     alone = [cell for group in missing for cell in group if jobs == 1 or timed(cell)]
-    beside = [group for group in beside if group]
+    others = [[cell for cell in group if not timed(cell)] for group in missing] if jobs > 1 else []
+    beside = [group for group in others if group]
     todo = [*alone, *(cell for group in beside for cell in group)]
     if not todo:
         return ran
     kept.make()
     expected = Expected(kept.took())
-    left = expected.left(todo)
+    rough = [expected.left(alone), expected.left([cell for group in beside for cell in group])]
+    left = None if None in rough else sum((rough[0] or 0.0, (rough[1] or 0.0) / jobs))
     n_wanted = sum(len(group) for group in wanted)
     say(f"{len(todo)} of {n_wanted} cells to compute" + ("" if left is None else f", about {duration(left)}"))
     told = teller(say)
@@ -65,12 +66,11 @@ def run(cells: Sequence[Cell], data: Dataset, kept: Kept, device: str, say: Say,
                     told.begins(cell, number + 1, len(todo), expected.left(todo[number:]))
                     ended(computed(shop, cell, kept, data.digest, device))
         if beside:
-            number = len(alone)
-            told.begins(beside[0][0], number + 1, len(todo), None)
+            left_over = todo[len(alone) :]
             for one in side_by_side(beside, data, kept, device, jobs):
-                number += 1
-                rest = expected.left(todo[number:])
-                told.begins(one.cell, number, len(todo), None if rest is None else rest / jobs)
+                left_over.remove(one.cell)
+                rest = expected.left(left_over)
+                told.begins(one.cell, len(todo) - len(left_over), len(todo), None if rest is None else rest / jobs)
                 ended(one)
     except KeyboardInterrupt:
         told.close()

@@ -103,7 +103,7 @@ def chosen(
             partition_settings={},
             aggregation_settings={},
         )
-        origin = f"submodels of {origin.split(',')[0]}, {parts.partition} and {parts.aggregation} at their defaults"
+        origin = f"submodels of {origin}, {parts.partition} and {parts.aggregation} at their defaults"
     config = _complete(config)
     if method == "spectral" and not own_rank:
         rank = {**config.aggregation_settings, "rank": config.hyperparameters.get("dim", DIM)}
