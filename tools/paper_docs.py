@@ -33,10 +33,8 @@ def _table(dataset: str, printed: paper.Table, found: dict[str, object]) -> list
     cells = found["cells"]
     assert isinstance(cells, list)
     seeds = len({one["seed"] for one in cells})
-    lines = [
-        f"**{dataset}**, {seeds} seed{'s' * (seeds > 1)}: ours, and by how much it is above or below the paper's number",
-        "",
-    ]
+    about = f"{dataset}**, {seeds} seed{'s' * (seeds > 1)}"
+    lines = [f"**{about}: ours, and by how much it is above or below the paper's number", ""]
     short = [f"{metric[0].upper()}@{metric.partition('@')[2]}" for metric in paper.METRICS]
     lines += ["| | | " + " | ".join(short) + " |", "|---" * (2 + len(short)) + "|"]
     for model in paper.MODELS:
