@@ -54,6 +54,7 @@ _MARKERS = {
     "control: hash shards": "d",
     "control: random vectors": "x",
 }
+_LEAST = 9.0  # inches from left to right
 _MANY = 2_000  # times the lowest value: from there on every second number would touch the next
 _STYLE = {
     "font.size": 15,
@@ -134,7 +135,8 @@ def label_below(figure: Figure, columns: int = 4) -> None:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     if found:
-        wide = max(1, min(columns, int(figure.get_figwidth() / 1.8)))
+        longest = 0.11 * max(map(len, found)) + 0.7  # inches: letters, and the sign before them
+        wide = max(1, min(columns, int(figure.get_figwidth() / longest)))
         figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=wide)
 
 
@@ -156,14 +158,16 @@ def titled(figure: Figure, text: str) -> None:
 
 
 def saved(path: Path, size: tuple[float, float], draw: Callable[[Figure], None]) -> list[Path]:
-    """Draw a figure and write it as PNG and SVG; the same numbers give the same bytes."""
+    """Draw a figure and write it as PNG and SVG, wide enough for a legend; the same numbers give the same bytes."""
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     files = []
     with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
-        figure = Figure(figsize=size, layout="constrained")
+        narrow = size[0] < _LEAST  # the legend has few columns, and so many lines
+        wide, high = (_LEAST, size[1] + 2.0) if narrow else size
+        figure = Figure(figsize=(wide, high), layout="constrained")
         FigureCanvasAgg(figure)
         draw(figure)
         for kind in ("png", "svg"):
