@@ -135,7 +135,7 @@ def label_below(figure: Figure, columns: int = 4) -> None:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     if found:
-        longest = 0.11 * max(map(len, found)) + 0.7  # inches: letters, and the sign before them
+        longest = 0.1 * max(map(len, found)) + 0.6  # inches: letters, and the sign before them
         wide = max(1, min(columns, int(figure.get_figwidth() / longest)))
         figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=wide)
 
