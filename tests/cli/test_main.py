@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from importlib.metadata import version
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from receraser.cli.main import app
 from receraser.config import MODEL_NAMES
 from receraser.methods import METHODS
 from tests.cli.conftest import Cli, Files
+from tests.tools import ROOT, tool
 
 COMMANDS = [
     ["demo"], ["fit"], ["tune"], ["recommend"], ["evaluate"], ["forget"], ["add"], ["export"], ["rebuild"], ["inspect"],
@@ -124,14 +124,8 @@ def test_version(cli: Cli) -> None:
 
 
 def test_the_page_is_what_the_commands_say() -> None:
-    path = Path(__file__).parent.parent.parent / "tools" / "cli_docs.py"
-    spec = spec_from_file_location("cli_docs", path)
-    assert spec is not None
-    assert spec.loader is not None
-    tool = module_from_spec(spec)
-    spec.loader.exec_module(tool)
-    page = path.parent.parent / "docs" / "cli.md"
-    assert page.read_text(encoding="utf-8") == tool.render(), (
+    page = ROOT / "docs" / "cli.md"
+    assert page.read_text(encoding="utf-8") == tool("cli_docs").render(), (
         "docs/cli.md is not what the commands say; write it again with: .venv/bin/python tools/cli_docs.py"
     )
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
 
 from receraser.reproduce import paper
+from tests.tools import tool
 
 SOURCE = Path(__file__).parents[2].parent / "shared" / "recommendation-unlearning.tex"
 NAMES = {"Yelp2018": "yelp2018", "Movielens-1m": "ml-1m", "Movielens-10m": "ml-10m"}
@@ -87,14 +87,9 @@ def test_every_cell_is_there() -> None:
 
 
 def test_the_docs_have_the_numbers_of_the_results() -> None:
-    path = Path(__file__).parent.parent.parent / "tools" / "paper_docs.py"
-    spec = spec_from_file_location("paper_docs", path)
-    assert spec is not None
-    assert spec.loader is not None
-    tool = module_from_spec(spec)
-    spec.loader.exec_module(tool)
-    assert tool.PAGE.read_text(encoding="utf-8") == tool.page(), (
+    docs = tool("paper_docs")
+    assert docs.PAGE.read_text(encoding="utf-8") == docs.page(), (
         "docs/reproduction.md does not have the numbers of benchmarks/results/reproduce; write them in with: "
         ".venv/bin/python tools/paper_docs.py"
     )
-    assert "| BPR | RecEraser | 0." in tool.tables()
+    assert "| BPR | RecEraser | 0." in docs.tables()

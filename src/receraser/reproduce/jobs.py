@@ -3,7 +3,8 @@
 Only cells whose quality is asked for: those whose seconds count are computed one after the other, with nothing beside
 them (`timed`). Every process has a workshop of its own and keeps its cells itself; a group of cells that share
 submodels goes to one process. They are `spawn`ed by the standard library, which sends pickles and imports the main
-module again: this is for the command alone, whose main module is ours, and no result travels but as a file.
+module again: this is for the command alone, whose main module is ours. Results are read from the files that the
+processes write; what they send back is for whoever waits.
 """
 
 from __future__ import annotations
