@@ -62,9 +62,9 @@ def trial(data: str, model_name: str, settings: Mapping[str, object], seed: int)
 
 
 def literal(text: str) -> object:
-    """Read a value as Python would; anything else is text."""
+    """Read a value as Python would, true and false also as the presets write them; anything else is text."""
     try:
-        return ast.literal_eval(text)
+        return ast.literal_eval(text.title() if text in ("true", "false") else text)
     except (ValueError, SyntaxError):
         return text
 

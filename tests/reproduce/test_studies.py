@@ -117,6 +117,13 @@ def test_a_plan_counts_cells_of_two_ranks_apart(tmp_path: Path) -> None:
     assert cells == ["fit: gram, retrain, seed 0", "fit: gram, retrain, seed 0, rank=128"]
 
 
+def test_models_without_shards_alone_have_a_page_and_no_picture(tmp_path: Path) -> None:
+    ran, files = reproduce(order("table3", tmp_path, methods=("gram",)), lambda _: None)
+    assert ran.failed == []
+    assert [file.suffix for file in files] == [".json", ".md"]
+    assert "Gram" in files[1].read_text()
+
+
 def test_studies_share_cells(tmp_path: Path) -> None:
     """Table 3's RecEraser is Figure 2's InBP, Figure 3's attention and Figure 4's ten shards."""
     rows = {"table3": "receraser", "figure2": "inbp", "figure3": "attention", "figure4": "receraser"}

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from tests.contracts.worlds import edges, random_rows
 
 CPU = torch.device("cpu")
 ROWS = random_rows(60, 40, 0.2, seed=1)
+WEIGHTS = (np.arange(len(ROWS)) % 5 > 0).astype(np.float32)
 Tables = tuple[torch.Tensor, torch.Tensor]
 
 
@@ -338,38 +340,38 @@ def test_the_bits_of_dropped_gradients_do_not_depend_on_the_number_of_threads() 
 # ---------------------------------------------------------------------- draws
 
 
+def triples_of(module: ModuleType, places: NDArray[np.int64], keys: list[int]) -> list[NDArray[Any]]:
+    """Every row of ROWS in its place, among more places than rows; each fifth has no weight."""
+    held = Held(ROWS)
+    n = len(ROWS) + 7
+    out = [np.full(n, -7), np.full(n, -7), np.full((n, len(keys)), -7), np.full(n, -7, dtype=np.float32)]
+    rows = (ROWS.user_index.astype(np.int64), ROWS.item_index.astype(np.int64), WEIGHTS)
+    module.triples(np.array(keys, dtype=np.uint64), *rows, held.words, held.n_items, places, *out)
+    return out
+
+
 @pytest.mark.parametrize("module", [pairs_cpu, pairs_plain])
-def test_what_is_lacking_is_written_into_the_places_of_the_rows(module: ModuleType) -> None:
-    """Where there is no weight, 0 for an index; places that are nobody's are left alone."""
-    held = Held(ROWS)
-    users = ROWS.user_index.astype(np.int64)
-    weights = (np.arange(len(users)) % 5 > 0).astype(np.float32)
-    keys = np.array([3, 4, 5], dtype=np.uint64)
-    places = np.random.default_rng(1).permutation(len(users) + 7)[: len(users)]
-    in_order, scattered = (np.full((len(users) + 7, 3), -7) for _ in range(2))
-    module.lacking(keys, users, weights, held.words, held.n_items, np.arange(len(users)), in_order)
-    module.lacking(keys, users, weights, held.words, held.n_items, places, scattered)
-    drawn = in_order[: len(users)]
-    assert np.array_equal(scattered[places], drawn)
-    assert (np.delete(scattered, places, axis=0) == -7).all()
-    assert (in_order[len(users) :] == -7).all()
-    assert not drawn[weights == 0].any()
+def test_triples_are_written_into_the_places_of_their_rows(module: ModuleType) -> None:
+    """Where there is no weight, 0 for a negative; places that are nobody's are left alone."""
+    places = np.random.default_rng(1).permutation(len(ROWS) + 7)[: len(ROWS)]
+    in_order = triples_of(module, np.arange(len(ROWS)), [3, 4, 5])
+    scattered = triples_of(module, places, [3, 4, 5])
+    users, items, negatives, weights = (one[places] for one in scattered)
+    assert all(np.array_equal(one[places], other[: len(ROWS)]) for one, other in zip(scattered, in_order, strict=True))
+    assert all((np.delete(one, places, axis=0) == -7).all() for one in scattered)
+    assert np.array_equal(users, ROWS.user_index)
+    assert np.array_equal(items, ROWS.item_index)
+    assert np.array_equal(weights, WEIGHTS)
+    assert not negatives[weights == 0].any()
     has = ROWS.matrix().toarray() > 0
-    assert not has[users[:, None], drawn][weights > 0].any()
-    assert len(np.unique(drawn)) == held.n_items
+    assert not has[users[:, None], negatives][weights > 0].any()
+    assert len(np.unique(negatives)) == len(ROWS.items)
 
 
-def test_what_is_lacking_is_drawn_alike_by_both() -> None:
-    held = Held(ROWS)
-    users = ROWS.user_index.astype(np.int64)
-    weights = (np.arange(len(users)) % 5 > 0).astype(np.float32)
-    places = np.random.default_rng(2).permutation(len(users))
-    found = []
-    for module in (pairs_cpu, pairs_plain):
-        found.append(np.full((len(users), 2), -7))
-        keys = np.array([2**63 + 9, 4], dtype=np.uint64)
-        module.lacking(keys, users, weights, held.words, held.n_items, places, found[-1])
-    assert np.array_equal(found[0], found[1])
+def test_triples_are_drawn_alike_by_both() -> None:
+    places = np.random.default_rng(2).permutation(len(ROWS))
+    one, other = (triples_of(module, places, [2**63 + 9, 4]) for module in (pairs_cpu, pairs_plain))
+    assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize("module", [pairs_cpu, pairs_plain])

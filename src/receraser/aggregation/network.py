@@ -63,7 +63,7 @@ class Dense:
 
 
 class Present:
-    """The vectors that there are, shard after shard in one table X; two products with it each way and no more.
+    """The vectors that there are, shard after shard in one table X; two products with it one way, one the other.
 
     X has a column of ones, so that a matrix W and a bias are one matrix W' of one more row. Then, in a shard,
 
@@ -81,12 +81,12 @@ class Present:
         self._keys = ["transfer", "bias", f"{name}_hidden", f"{name}_hidden_bias", f"{name}_weights"]
         self._places = np.argsort(np.nonzero(there)[1], kind="stable")  # in the table, person by person
         self._indptr = np.concatenate([[0], np.cumsum(there.sum(axis=0))]).astype(np.int64)
-        self._moved, self._of_moved = torch.empty_like(vectors), torch.empty_like(vectors)
-        self._hidden, self._of_hidden = (torch.empty((len(vectors), width)) for _ in range(2))
+        self._moved, self._hidden = torch.empty_like(vectors), torch.empty((len(vectors), width))
+        self._of_both = torch.empty((len(vectors), vectors.shape[1] + width))  # A and B, beside each other
         self._weights = torch.empty(len(vectors))
         sizes = there.sum(axis=1).tolist()
         table = torch.cat([vectors, torch.ones(len(vectors), 1)], dim=1)
-        tables = (table, self._moved, self._hidden, self._of_moved, self._of_hidden)
+        tables = (table, self._moved, self._hidden, self._of_both)
         self._shards = list(zip(*(torch.split(one, sizes) for one in tables), strict=True))
         self._pool = pool(threads())
         self.turn = 0  # how often it was called: the way back must be that of the last call
@@ -105,7 +105,7 @@ class Present:
         hides[:, -1] += hidden_bias
 
         def move(shard: Shard, to_moved: torch.Tensor, to_hidden: torch.Tensor) -> None:
-            table, moved, hidden, *_ = shard
+            table, moved, hidden, _ = shard
             torch.mm(table, to_moved, out=moved)
             torch.mm(table, to_hidden, out=hidden)
 
@@ -118,15 +118,16 @@ class Present:
     def backward(self, learned: Sequence[torch.Tensor], of_out: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return the gradients of what was learned; forward has run just before."""
         transfer, bias, to_hidden, hidden_bias, to_logit = (one.detach() for one in learned)
-        given = (self._moved, self._hidden, self._weights, of_out.contiguous())
-        made = (self._of_moved, self._of_hidden)
-        on_cpu().weights_back(self._indptr, self._places, *(one.numpy() for one in (*given, *made)))
+        given = (self._moved, self._hidden, self._weights, of_out.contiguous(), self._of_both)
+        on_cpu().weights_back(self._indptr, self._places, *(one.numpy() for one in given))
 
-        def back(shard: Shard) -> tuple[torch.Tensor, torch.Tensor]:
-            table, _, _, of_moved, of_hidden = shard
-            return table.T @ of_moved, table.T @ of_hidden
+        def back(shard: Shard) -> torch.Tensor:
+            table, _, _, of_both = shard
+            return table.T @ of_both
 
-        from_moved, from_hidden = (torch.stack(one) for one in zip(*self._pool.map(back, self._shards), strict=True))
+        dim = self._moved.shape[1]
+        from_both = torch.stack(list(self._pool.map(back, self._shards)))  # (n_shards, dim + 1, dim + width)
+        from_moved, from_hidden = from_both[..., :dim], from_both[..., dim:]
         of_moves = from_moved + (from_hidden * to_logit) @ to_hidden.T  # (n_shards, dim + 1, dim)
         moves = torch.cat([transfer, bias], dim=1)
         inner = (moves.transpose(1, 2) @ from_hidden).sum(dim=0)  # (dim, width): moved^T B

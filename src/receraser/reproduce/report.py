@@ -60,7 +60,7 @@ def write(study: Study, found: Findings) -> list[Path]:
 
 def _pictures(study: Study, found: Findings, base: Path) -> list[Path]:
     draw = study.draw
-    if draw is None or not found.found:
+    if draw is None or not found.models:  # a model without shards alone is no picture
         return []
     return saved(base, study.size(len(found.models)), lambda figure: draw(found, figure))
 

@@ -93,22 +93,27 @@ class Triples:
     def prepare(self, epoch: int) -> None:
         """Fill the buffers for an epoch."""
         place = shuffled(derive(self._seed, "shuffle", epoch), self.n_rows, self._user.device)
+        keys = draw_keys(self._seed, epoch, self.negatives.shape[1])
+        if not self._user.is_cuda:
+            words = self._words.numpy().view(np.uint32)
+            rows = (one.numpy() for one in (self._user, self._item, self._weight))
+            filled = (one.numpy() for one in (self.user, self.item, self.negatives, self.weight))
+            pairs_on_cpu().triples(keys, *rows, words, self._n_items, place.numpy(), *filled)
+            return
+        from receraser.training.kernels import pairs_cuda
+
         self.user[place] = self._user
         self.item[place] = self._item
         self.weight[place] = self._weight
-        keys = draw_keys(self._seed, epoch, self.negatives.shape[1])
-        if self._user.is_cuda:
-            from receraser.training.kernels import pairs_cuda
-
-            self.negatives[place] = pairs_cuda.lacking(keys, self._user, self._weight, self._words, self._n_items)
-            return
-        words = self._words.numpy().view(np.uint32)
-        rows = (self._user.numpy(), self._weight.numpy(), words, self._n_items, place.numpy())
-        pairs_on_cpu().lacking(keys, *rows, self.negatives.numpy())
+        self.negatives[place] = pairs_cuda.lacking(keys, self._user, self._weight, self._words, self._n_items)
 
     def batch(self, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return (user, item, negatives, weight) of a batch; its number is a tensor so that a graph can count it up."""
-        at = number * self.batch_size + self._offset
+        at: slice | torch.Tensor
+        if self._user.is_cuda:
+            at = number * self.batch_size + self._offset
+        else:
+            at = slice(int(number) * self.batch_size, (int(number) + 1) * self.batch_size)  # the rows lie there
         return self.user[at], self.item[at], self.negatives[at], self.weight[at]
 
 

@@ -408,30 +408,29 @@ def weights_back(
     hidden: Float32,
     weights: Float32,
     of_out: Float32,
-    of_vectors: Float32,
-    of_logits: Float32,
+    of_both: Float32,
 ) -> None:
     """Write the gradients of what `weighted` was given, from that of its sums: its backward pass.
 
     Parameters
     ----------
-    of_vectors
-        (n, dim): what the sums say of the vectors.
-    of_logits
-        (n, width): the gradient of a vector's logit in the columns where its hidden layer is above zero, 0 elsewhere.
+    of_both
+        (n, dim + width): what the sums say of the vectors; then the gradient of a vector's logit in the columns where
+        its hidden layer is above zero, 0 elsewhere. Beside each other, for the product that comes next.
     """
+    dim = of_out.shape[1]
     for group in numba.prange(indptr.shape[0] - 1):
         first, last = indptr[group], indptr[group + 1]
         mean = np.float32(0.0)
         for at in range(first, last):
             place = places[at]
             said = dot_rows(of_out, group, vectors, place)
-            of_logits[place, 0] = said
+            of_both[place, dim] = said
             mean += weights[place] * said
-            for c in range(of_out.shape[1]):
-                of_vectors[place, c] = weights[place] * of_out[group, c]
+            for c in range(dim):
+                of_both[place, c] = weights[place] * of_out[group, c]
         for at in range(first, last):
             place = places[at]
-            slope = weights[place] * (of_logits[place, 0] - mean)
+            slope = weights[place] * (of_both[place, dim] - mean)
             for c in range(hidden.shape[1]):
-                of_logits[place, c] = slope if hidden[place, c] > 0 else np.float32(0.0)
+                of_both[place, dim + c] = slope if hidden[place, c] > 0 else np.float32(0.0)

@@ -20,8 +20,8 @@ __all__ = [
     "dropped_gradients",
     "gradients",
     "kept_cells",
-    "lacking",
     "places",
+    "triples",
 ]
 
 VECTORS = (
@@ -107,12 +107,26 @@ def _lacking(key: np.uint64, row: int, held: Words, user: int, n_items: int) -> 
 
 
 @parallel
-def lacking(keys: Keys, users: Int64, weights: Float32, held: Words, n_items: int, places: Int64, out: Int64) -> None:
-    """Draw an item that its user lacks for every row of weight, once for each key; write them into the row's place."""
+def triples(
+    keys: Keys,
+    users: Int64,
+    items: Int64,
+    weights: Float32,
+    held: Words,
+    n_items: int,
+    places: Int64,
+    out_users: Int64,
+    out_items: Int64,
+    out_negatives: Int64,
+    out_weights: Float32,
+) -> None:
+    """Write every row into its place, with an item that its user lacks for each key; 0 for a row without weight."""
     for row in numba.prange(users.shape[0]):
+        place = places[row]
+        out_users[place], out_items[place], out_weights[place] = users[row], items[row], weights[row]
         for column in range(keys.shape[0]):
             drawn = _lacking(keys[column], row, held, users[row], n_items) if weights[row] > 0 else 0
-            out[places[row], column] = drawn
+            out_negatives[place, column] = drawn
 
 
 @parallel

@@ -18,8 +18,8 @@ __all__ = [
     "dropped_gradients",
     "gradients",
     "kept_cells",
-    "lacking",
     "places",
+    "triples",
 ]
 
 Float32 = NDArray[np.float32]
@@ -43,11 +43,24 @@ def deal(keys: Keys, n: int, bits: int, batch_size: int, rows: Int32) -> None:  
         batch[:] = np.concatenate([np.sort(batch[there]), batch[~there]])
 
 
-def lacking(keys: Keys, users: Int64, weights: Float32, held: Words, n_items: int, places: Int64, out: Int64) -> None:
-    """Draw an item that its user lacks for every row of weight, once for each key; write them into the row's place."""
+def triples(
+    keys: Keys,
+    users: Int64,
+    items: Int64,
+    weights: Float32,
+    held: Words,
+    n_items: int,
+    places: Int64,
+    out_users: Int64,
+    out_items: Int64,
+    out_negatives: Int64,
+    out_weights: Float32,
+) -> None:
+    """Write every row into its place, with an item that its user lacks for each key; 0 for a row without weight."""
+    out_users[places], out_items[places], out_weights[places] = users, items, weights
     rows = np.flatnonzero(weights > 0)
-    out[places] = 0
-    out[places[rows]] = _lacking(keys, rows, users[rows], held, n_items)
+    out_negatives[places] = 0
+    out_negatives[places[rows]] = _lacking(keys, rows, users[rows], held, n_items)
 
 
 def _lacking(keys: Keys, rows: Int64, users: Int64, held: Words, n_items: int) -> Int64:
