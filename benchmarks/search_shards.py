@@ -83,7 +83,8 @@ def search(args: argparse.Namespace) -> None:
     points = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())] if axes else []
     for point in points + [pairs(text.split()) for text in args.points]:
         chosen = pairs(args.fixed) | point
-        aggregator = make_aggregator(args.aggregation, chosen | {"device": args.device})
+        learned = {"device": args.device} if args.aggregation in ("attention", "static") else {}
+        aggregator = make_aggregator(args.aggregation, chosen | learned)
         started = time.perf_counter()
         seed = derive(args.seed, "aggregation")
         state, facts = aggregator.fit(submodels, train, valid=valid, seed=seed)

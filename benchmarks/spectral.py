@@ -65,6 +65,7 @@ def measure(data: Dataset, model: str, args: argparse.Namespace) -> None:
     runs = json.loads(path.read_text())["runs"] if path.exists() else []
     options = f"--shards {' '.join(str(k) for k in args.shards)} --seeds {args.seeds} --device {args.device}"
     options += f" --forgets {args.forgets}" + " --attention" * args.attention + " --plain" * args.plain
+    options += f" --widths {' '.join(map(str, args.widths))}" if args.widths else ""
     with LocalExecutor(2 if args.device == "cuda" else None) as executor:
         for seed in range(args.seeds):
             if any(run["seed"] == seed for run in runs):
@@ -105,23 +106,28 @@ def one_seed(
     for k in args.shards:
         chosen = config_of(f"spectral-{model}-{data.name}", model, preset)
         config = dataclasses.replace(chosen, method="spectral", shards=k, seed=seed, device=args.device)
-        engine = Engine.from_config(config, executor=executor).fit(train, valid=valid)
-        row = compared(f"K={k}", engine.evaluate(test, at=(20,)), full)
-        row |= {"fit": sum(engine.seconds.values()), "gap": engine.aggregate_facts["gap"]}
-        row |= {"balance": round(engine.balance, 3), "digest": engine.digest}
-        if args.forgets:
-            row |= forget_seconds(engine, train, executor, args.forgets)
-        keep(row)
-        if seed == 0 and not args.plain:
-            for name, found in on_the_same(engine, resolve(config), executor, data, attention=args.attention):
-                keep(compared(f"K={k}, {name}", found, full))
+        for width in (None, *args.widths):
+            wider = {} if width is None else {"width": width}
+            own = dataclasses.replace(config, aggregation_settings={**config.aggregation_settings, **wider})
+            engine = Engine.from_config(own, executor=executor).fit(train, valid=valid)
+            row = compared(f"K={k}" + (f", width={width}" if width else ""), engine.evaluate(test, at=(20,)), full)
+            row |= {"fit": sum(engine.seconds.values()), "gap": engine.aggregate_facts["gap"]}
+            row |= {"balance": round(engine.balance, 3), "digest": engine.digest}
+            if args.forgets:
+                row |= forget_seconds(engine, train, executor, args.forgets)
+            keep(row)
+            if width is None and seed == 0 and not args.plain:
+                for name, found in on_the_same(engine, resolve(config), executor, data, attention=args.attention):
+                    keep(compared(f"K={k}, {name}", found, full))
+            if width is None:
+                settings = dict(engine.config.aggregation_settings)
     if not args.plain:
         base = make_factor_model(model, retrain.config.hyperparameters)
         keep(compared("control: random vectors, 1 sweep", swept(train, test, seed, base), full))
     about: dict[str, object] = {
         "hyperparameters": dict(retrain.config.hyperparameters),
         "submodels": dict(engine.config.hyperparameters),
-        "aggregation_settings": dict(engine.config.aggregation_settings),
+        "aggregation_settings": settings,
     }
     return runs, about
 
@@ -258,6 +264,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--forgets", type=int, default=FORGOTTEN, help="users to time a forget with")
     parser.add_argument("--attention", action="store_true", help="fit attention on the same submodels too")
+    parser.add_argument("--widths", type=int, nargs="*", default=[], help="of the nodes, beside the preset's")
     parser.add_argument("--plain", action="store_true", help="leave out the other merges and the control")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--report", action="store_true")

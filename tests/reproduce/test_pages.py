@@ -14,6 +14,7 @@ import pytest
 from receraser.reproduce import paper
 from receraser.reproduce.cell import METRICS, Cell, Result
 from receraser.reproduce.order import Order
+from receraser.reproduce.picture import colour
 from receraser.reproduce.progress import teller
 from receraser.reproduce.report import write
 from receraser.reproduce.studies.registry import find_study
@@ -75,6 +76,26 @@ def test_the_papers_numbers_and_the_difference(tmp_path: Path) -> None:
     assert re.search(r"\| Retrain \| 0\.\d{4} ± 0\.\d{4} \(paper 0\.2389, [+-]0\.\d{4}\)", page)
     assert "surely .2832" in page
     assert "Computed on a GPU; a machine." in page
+
+
+def test_the_panels_of_table_3_share_their_lines(tmp_path: Path) -> None:
+    """WMF has no line of rank 128 on Yelp2018: that of the others is left empty, and nothing moves into it."""
+    from matplotlib.container import ErrorbarContainer
+    from matplotlib.figure import Figure
+
+    found = findings("table3", "yelp2018", tmp_path)
+    figure = Figure()
+    draw = find_study("table3").draw
+    assert draw is not None
+    draw(found, figure)
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    for axes, model in zip(figure.axes, paper.MODELS, strict=True):
+        points = [one.lines[0] for one in axes.containers if isinstance(one, ErrorbarContainer)]
+        marks = {names[round(float(np.asarray(point.get_ydata())[0]))]: point for point in points}
+        assert ("Spectral, rank 128" in marks) == (model != "wmf")
+        assert set(names) - set(marks) <= {"Spectral, rank 128"}
+        for name, row in (("SISA", "sisa"), ("RecEraser", "receraser"), ("Gram", "gram")):
+            assert marks[name].get_color() == colour(row)
 
 
 def test_the_papers_minutes(tmp_path: Path) -> None:

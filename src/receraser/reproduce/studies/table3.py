@@ -135,9 +135,15 @@ def _everything(found: Findings, model: str) -> list[str]:
 def draw(found: Findings, figure: Figure) -> None:
     """Draw what share of its own retrain each method keeps, ours and the paper's."""
     models = found.models
+    # The panels share their lines, also one that a model has not got.
+    longest_first = sorted((_lines(found, model) for model in models), key=len, reverse=True)
+    rows = list(dict.fromkeys(row for lines in longest_first for _, row in lines if row != "retrain"))[::-1]
+    places = {row: y for y, row in enumerate(rows)}
     for axes, model in zip(panels(figure, [named(one) for one in models], share_y=True), models, strict=True):
-        lines = [line for line in _lines(found, model) if line[1] != "retrain"][::-1]
-        for y, (name, row) in enumerate(lines):
+        for name, row in _lines(found, model):
+            if row not in places:
+                continue
+            y = places[row]
             ours = found.share((name, row, "fit", None), (model, "retrain", "fit", None), "ndcg@20")
             if ours is not None:
                 spread = [[100 * (ours.mean - ours.low)], [100 * (ours.high - ours.mean)]]
@@ -157,7 +163,7 @@ def draw(found: Findings, figure: Figure) -> None:
             if printed is not None and full is not None:
                 axes.plot(100 * printed / full, y, color="black", marker="|", markersize=16, linestyle="none")
         axes.axvline(100, color="black", linewidth=0.8)
-        axes.set_yticks(range(len(lines)), [named(row) for _, row in lines])
+        axes.set_yticks(range(len(rows)), [named(row) for row in rows])
         axes.set_xlabel("NDCG@20, % of the retrain's")
         axes.margins(y=0.12)
     printed_too = " (black: in the paper)" if found.order.dataset in paper.TABLE3 else ""

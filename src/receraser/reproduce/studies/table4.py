@@ -114,35 +114,32 @@ def _text(seconds: float | None) -> str:
 
 
 def draw(found: Findings, figure: Figure) -> None:
-    """Draw one forgotten interaction as a share of a full retrain: the shard, the aggregation, the rest."""
+    """Draw one forgotten interaction in full retrains, on a scale of decades: the shard alone, and everything."""
     models = found.models
     for axes, model in zip(panels(figure, [named(one) for one in models]), models, strict=True):
         full = retrain_seconds(found, model, "interactions left") or float("nan")
         rows = [row for row in found.rows(model) if row != "retrain"][::-1]
         for y, row in enumerate(rows):
-            left = 0.0
-            for key, alpha in (("submodels", 1.0), ("aggregate", 0.55)):
-                part = 100 * (per_request(found, model, row, "interactions", key) or 0.0) / full
-                axes.barh(y, part, left=left, color=colour(row), alpha=alpha)
-                left += part
-            total = 100 * (per_request(found, model, row, "interactions", "total") or 0.0) / full
-            axes.annotate(
-                f"{total:.1f} %" if total >= 1 else f"{total:.1g} %",
-                (max(left, total), y),
-                (6, -4),
-                textcoords="offset points",
+            total, shard = (
+                (per_request(found, model, row, "interactions", key) or float("nan")) / full
+                for key in ("total", "submodels")
             )
-        for alpha, text in ((1.0, "shard (full colour)"), (0.55, "aggregation (pale)")):
-            axes.barh(0, 0, color="#444444", alpha=alpha, label=text)
+            axes.plot([shard, total], [y, y], color=colour(row), linewidth=4, alpha=0.4)
+            axes.plot(shard, y, color=colour(row), marker="o", markersize=8, markerfacecolor="white", linestyle="none")
+            axes.plot(total, y, color=colour(row), marker="o", markersize=9, linestyle="none")
+            axes.annotate(f"{total:.2g}", (total, y), (0, 8), textcoords="offset points", ha="center")
+        axes.axvline(1, color="black", linewidth=0.8)
+        for face, text in (("white", "the shard alone"), ("#444444", "shard and aggregation")):
+            axes.plot([], [], color="#444444", marker="o", markerfacecolor=face, linestyle="none", label=text)
         printed = paper.TABLE4.get(found.order.dataset, {}).get(model)
         if printed is not None and "receraser" in rows:
-            x, y = 100 * printed.total / printed.retrain, rows.index("receraser")
+            x, y = printed.total / printed.retrain, rows.index("receraser")
             axes.plot(x, y, color="black", marker="|", markersize=20, linestyle="none", label="RecEraser in the paper")
         axes.set_yticks(range(len(rows)), [textwrap.fill(named(row), 18) for row in rows])
-        axes.set_xlabel("% of a full retrain's time")
-        axes.margins(x=0.25)
-        axes.grid(axis="y", visible=False)
-    titled(figure, f"{found.order.dataset}: forgetting one interaction, beside fitting everything again")
+        axes.set_xscale("log")
+        axes.set_xlabel("full retrains")
+        axes.margins(x=0.15, y=0.12)
+    titled(figure, f"{found.order.dataset}: what forgetting one interaction costs, in full retrains")
     label_below(figure)
 
 
