@@ -103,31 +103,34 @@ def one_seed(
     retrain = Engine.from_config(preset, executor=executor).fit(train, valid=valid)
     full = retrain.evaluate(test, at=(20,))
     keep(compared("retrain", full, full) | {"fit": retrain.seconds["submodels"]})
+
+    def sharded(name: str, config: EngineConfig) -> Engine:
+        engine = Engine.from_config(config, executor=executor).fit(train, valid=valid)
+        row = compared(name, engine.evaluate(test, at=(20,)), full)
+        row |= {"fit": sum(engine.seconds.values()), "gap": engine.aggregate_facts["gap"]}
+        row |= {"balance": round(engine.balance, 3), "digest": engine.digest}
+        if args.forgets:
+            row |= forget_seconds(engine, train, executor, args.forgets)
+        keep(row)
+        return engine
+
     for k in args.shards:
         chosen = config_of(f"spectral-{model}-{data.name}", model, preset)
         config = dataclasses.replace(chosen, method="spectral", shards=k, seed=seed, device=args.device)
-        for width in (None, *args.widths):
-            wider = {} if width is None else {"width": width}
-            own = dataclasses.replace(config, aggregation_settings={**config.aggregation_settings, **wider})
-            engine = Engine.from_config(own, executor=executor).fit(train, valid=valid)
-            row = compared(f"K={k}" + (f", width={width}" if width else ""), engine.evaluate(test, at=(20,)), full)
-            row |= {"fit": sum(engine.seconds.values()), "gap": engine.aggregate_facts["gap"]}
-            row |= {"balance": round(engine.balance, 3), "digest": engine.digest}
-            if args.forgets:
-                row |= forget_seconds(engine, train, executor, args.forgets)
-            keep(row)
-            if width is None and seed == 0 and not args.plain:
-                for name, found in on_the_same(engine, resolve(config), executor, data, attention=args.attention):
-                    keep(compared(f"K={k}, {name}", found, full))
-            if width is None:
-                settings = dict(engine.config.aggregation_settings)
+        engine = sharded(f"K={k}", config)
+        if seed == 0 and not args.plain:
+            for name, found in on_the_same(engine, resolve(config), executor, data, attention=args.attention):
+                keep(compared(f"K={k}, {name}", found, full))
+        for width in args.widths:
+            wider = {**config.aggregation_settings, "width": width}
+            sharded(f"K={k}, width={width}", dataclasses.replace(config, aggregation_settings=wider))
     if not args.plain:
         base = make_factor_model(model, retrain.config.hyperparameters)
         keep(compared("control: random vectors, 1 sweep", swept(train, test, seed, base), full))
     about: dict[str, object] = {
         "hyperparameters": dict(retrain.config.hyperparameters),
         "submodels": dict(engine.config.hyperparameters),
-        "aggregation_settings": settings,
+        "aggregation_settings": dict(engine.config.aggregation_settings),
     }
     return runs, about
 

@@ -123,9 +123,11 @@ def level_line(axes: Axes, row: str, y: float) -> None:
     axes.axhline(y, color=colour(row), linestyle="--" if row not in COLOURS else ":", linewidth=2, label=named(row))
 
 
-def full_retrain(axes: Axes) -> None:
-    """Draw the line where something costs as much as fitting everything again."""
-    axes.axhline(1, color="black", linestyle="--", linewidth=1, label="a full retrain")
+def full_retrain(axes: Axes, which: str = "y") -> None:
+    """Draw the line where something costs as much as fitting everything again; `which` is the axis of the costs."""
+    (axes.axhline if which == "y" else axes.axvline)(
+        1, color="black", linestyle="--", linewidth=1, label="a full retrain"
+    )
 
 
 def label_below(figure: Figure, columns: int = 4) -> None:

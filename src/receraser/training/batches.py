@@ -108,12 +108,15 @@ class Triples:
         self.negatives[place] = pairs_cuda.lacking(keys, self._user, self._weight, self._words, self._n_items)
 
     def batch(self, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return (user, item, negatives, weight) of a batch; its number is a tensor so that a graph can count it up."""
+        """Return (user, item, negatives, weight) of a batch; its number is a tensor so that a graph can count it up.
+
+        On the CPU they are views of the buffers: good until the next epoch is prepared.
+        """
         at: slice | torch.Tensor
         if self._user.is_cuda:
             at = number * self.batch_size + self._offset
         else:
-            at = slice(int(number) * self.batch_size, (int(number) + 1) * self.batch_size)  # the rows lie there
+            at = slice(int(number) * self.batch_size, (int(number) + 1) * self.batch_size)
         return self.user[at], self.item[at], self.negatives[at], self.weight[at]
 
 

@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Sequence
 
 from receraser.reproduce.cell import Cell, Extras, Result
+from receraser.reproduce.machine import machines
 from receraser.reproduce.order import Order
 from receraser.reproduce.settings import Chosen, additive, chosen
 from receraser.reproduce.studies.study import ADDITIVE, ATTENDED, POLISHED, SWEPT, Entry, Findings, fits
@@ -20,6 +21,7 @@ __all__ = [
     "fit_seconds",
     "forgets_or_retrains",
     "forgetting",
+    "in_retrains",
     "mean_of",
     "of_method",
     "per_request",
@@ -97,3 +99,11 @@ def per_request(found: Findings, model: str, row: str, level: str, key: str) -> 
 def retrain_seconds(found: Findings, model: str, what: str, x: float | None = None) -> float | None:
     """Return the seconds of a full retrain on the survivors."""
     return mean_of([fit_seconds(one) for one in found.of(model, "retrain", what, x)])
+
+
+def in_retrains(found: Findings, model: str, row: str, level: str, key: str = "total") -> float | None:
+    """Return a request's seconds over those of a full retrain on the survivors; None if from different machines."""
+    some, whole = per_request(found, model, row, level, key), retrain_seconds(found, model, f"{level} left")
+    compared = [*found.of(model, row, level), *found.of(model, "retrain", f"{level} left")]
+    where = machines(str(one.about["hardware"]) for one in compared if "hardware" in one.about)
+    return some / whole if some is not None and whole and len(where) < 2 else None

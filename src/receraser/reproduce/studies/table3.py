@@ -135,15 +135,13 @@ def _everything(found: Findings, model: str) -> list[str]:
 def draw(found: Findings, figure: Figure) -> None:
     """Draw what share of its own retrain each method keeps, ours and the paper's."""
     models = found.models
-    # The panels share their lines, also one that a model has not got.
-    longest_first = sorted((_lines(found, model) for model in models), key=len, reverse=True)
-    rows = list(dict.fromkeys(row for lines in longest_first for _, row in lines if row != "retrain"))[::-1]
-    places = {row: y for y, row in enumerate(rows)}
+    compared = {model: [line for line in _lines(found, model) if line[1] != "retrain"] for model in models}
+    # The panels share their lines, also those that a model lacks.
+    longest_first = sorted(compared.values(), key=len, reverse=True)
+    rows = list(dict.fromkeys(row for lines in longest_first for _, row in lines))[::-1]
     for axes, model in zip(panels(figure, [named(one) for one in models], share_y=True), models, strict=True):
-        for name, row in _lines(found, model):
-            if row not in places:
-                continue
-            y = places[row]
+        for name, row in compared[model]:
+            y = rows.index(row)
             ours = found.share((name, row, "fit", None), (model, "retrain", "fit", None), "ndcg@20")
             if ours is not None:
                 spread = [[100 * (ours.mean - ours.low)], [100 * (ours.high - ours.mean)]]

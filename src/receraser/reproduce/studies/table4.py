@@ -13,9 +13,10 @@ from receraser.reproduce import paper
 from receraser.reproduce.cell import Extras
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
-from receraser.reproduce.picture import colour, label_below, panels, titled
+from receraser.reproduce.picture import colour, full_retrain, label_below, panels, plain_logarithm, titled
 from receraser.reproduce.studies.requests import (
     forgetting,
+    in_retrains,
     mean_of,
     of_method,
     per_request,
@@ -81,8 +82,8 @@ def _times(found: Findings, model: str) -> list[str]:
         cells += [_text(mean_of([one[key] for one in first if key in one])) for key in ("pretrain", "partition")]
         cells += [_text(per_request(found, model, row, "interactions", key)) for key in ("submodels", "aggregate")]
         for level in LEVELS:
-            total, whole = per_request(found, model, row, level, "total"), full[level]
-            cells += [_text(total), f"{total / whole:.3f}" if total is not None and whole else ""]
+            share = in_retrains(found, model, row, level)
+            cells += [_text(per_request(found, model, row, level, "total")), "" if share is None else f"{share:.3f}"]
         rows.append(cells)
     if printed is not None:
         share = printed.total / printed.retrain
@@ -114,21 +115,22 @@ def _text(seconds: float | None) -> str:
 
 
 def draw(found: Findings, figure: Figure) -> None:
-    """Draw one forgotten interaction in full retrains, on a scale of decades: the shard alone, and everything."""
+    """Draw one forgotten interaction in full retrains, on a scale of decades: the shard alone, and everything.
+
+    A line that was not measured where the retrain was has no place on that scale.
+    """
     models = found.models
     for axes, model in zip(panels(figure, [named(one) for one in models]), models, strict=True):
-        full = retrain_seconds(found, model, "interactions left") or float("nan")
-        rows = [row for row in found.rows(model) if row != "retrain"][::-1]
+        rows = [row for row in found.rows(model) if in_retrains(found, model, row, "interactions") is not None][::-1]
         for y, row in enumerate(rows):
             total, shard = (
-                (per_request(found, model, row, "interactions", key) or float("nan")) / full
-                for key in ("total", "submodels")
+                in_retrains(found, model, row, "interactions", key) or float("nan") for key in ("total", "submodels")
             )
             axes.plot([shard, total], [y, y], color=colour(row), linewidth=4, alpha=0.4)
             axes.plot(shard, y, color=colour(row), marker="o", markersize=8, markerfacecolor="white", linestyle="none")
             axes.plot(total, y, color=colour(row), marker="o", markersize=9, linestyle="none")
-            axes.annotate(f"{total:.2g}", (total, y), (0, 8), textcoords="offset points", ha="center")
-        axes.axvline(1, color="black", linewidth=0.8)
+            axes.annotate(f"{total:.2g}", (total, y), (8, 7), textcoords="offset points")
+        full_retrain(axes, "x")
         for face, text in (("white", "the shard alone"), ("#444444", "shard and aggregation")):
             axes.plot([], [], color="#444444", marker="o", markerfacecolor=face, linestyle="none", label=text)
         printed = paper.TABLE4.get(found.order.dataset, {}).get(model)
@@ -136,9 +138,9 @@ def draw(found: Findings, figure: Figure) -> None:
             x, y = printed.total / printed.retrain, rows.index("receraser")
             axes.plot(x, y, color="black", marker="|", markersize=20, linestyle="none", label="RecEraser in the paper")
         axes.set_yticks(range(len(rows)), [textwrap.fill(named(row), 18) for row in rows])
-        axes.set_xscale("log")
-        axes.set_xlabel("full retrains")
         axes.margins(x=0.15, y=0.12)
+        plain_logarithm(axes, "x")
+        axes.set_xlabel("full retrains")
     titled(figure, f"{found.order.dataset}: what forgetting one interaction costs, in full retrains")
     label_below(figure)
 
