@@ -19,8 +19,8 @@ def test_a_preset_of_the_data_set_is_taken(model: str, method: str) -> None:
 
 
 def test_fallbacks_say_what_they_are() -> None:
-    assert chosen("ml-100k", "bpr", "retrain").origin == "bpr-ml-1m"
-    assert chosen("ml-100k", "bpr", "spectral").origin == "spectral-bpr-ml-1m"
+    assert chosen("ml-10m", "bpr", "retrain").origin == "bpr-ml-1m"
+    assert chosen("ml-10m", "bpr", "spectral").origin == "spectral-bpr-ml-1m"
     assert chosen("ml-10m", "wmf", "receraser").origin == "receraser-wmf-ml-1m"
     sisa = chosen("yelp2018", "bpr", "sisa")
     assert sisa.origin == "submodels of receraser-bpr-yelp2018, random and mean at their defaults"
