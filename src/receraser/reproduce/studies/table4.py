@@ -129,7 +129,8 @@ def draw(found: Findings, figure: Figure) -> None:
             axes.plot([shard, total], [y, y], color=colour(row), linewidth=4, alpha=0.4)
             axes.plot(shard, y, color=colour(row), marker="o", markersize=8, markerfacecolor="white", linestyle="none")
             axes.plot(total, y, color=colour(row), marker="o", markersize=9, linestyle="none")
-            axes.annotate(f"{total:.2g}", (total, y), (8, 7), textcoords="offset points")
+            text = f"{total:.2g}" if total < 10 else f"{total:.0f}"
+            axes.annotate(text, (total, y), (8, 7), textcoords="offset points")
         full_retrain(axes, "x")
         for face, text in (("white", "the shard alone"), ("#444444", "shard and aggregation")):
             axes.plot([], [], color="#444444", marker="o", markerfacecolor=face, linestyle="none", label=text)
