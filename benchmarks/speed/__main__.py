@@ -94,6 +94,7 @@ def measure(parts: list[str], folder: Path, out: Path) -> None:
     from receraser.execution.local import LocalExecutor
 
     data = load(folder, "ml-1m")
+    out.mkdir(parents=True, exist_ok=True)
     with LocalExecutor() as executor:
         for name in parts:
             print(f"{name} ...", file=sys.stderr, flush=True)

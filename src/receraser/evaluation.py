@@ -72,11 +72,16 @@ class RankingTask:
         rows = held_out.users.indices(ranked)
         self.n_truth: NDArray[np.int64] = np.diff(held_out.indptr)[rows]  # unknown items count as held out
 
-    def hits(self, score: Score, depth: int, progress: Progress | None = None) -> NDArray[np.bool_]:
-        """Return (n_users, depth) booleans: whether the item at this rank is a held-out one."""
+    def hits(
+        self, score: Score, depth: int, progress: Progress | None = None, *, together: int = SCORE_BLOCK
+    ) -> NDArray[np.bool_]:
+        """Return (n_users, depth) booleans: whether the item at this rank is a held-out one.
+
+        `together`: how many users are handed to `score` at a time.
+        """
         blocks = []
-        for start in range(0, len(self.histories), SCORE_BLOCK):
-            stop = min(start + SCORE_BLOCK, len(self.histories))
+        for start in range(0, len(self.histories), together):
+            stop = min(start + together, len(self.histories))
             scores = score(self.histories.part(start, stop))  # (block, n_items)
             best = top_k(scores, depth, exclude=_cells(self.histories, start, stop, scores.device))
             wanted = torch.zeros((scores.shape[0], scores.shape[1] + 1), dtype=torch.bool, device=scores.device)
@@ -89,12 +94,12 @@ class RankingTask:
             return np.zeros((0, depth), dtype=bool)
         return np.asarray(torch.cat(blocks).cpu().numpy(), dtype=bool)
 
-    def metric(self, score: Score, name: str) -> float:
+    def metric(self, score: Score, name: str, *, together: int = SCORE_BLOCK) -> float:
         """Return the mean of one metric, such as "ndcg@20"; 0 where there is nobody to rank for."""
         function, cut = by_name(name)
         if not len(self.histories):
             return 0.0
-        return float(function(self.hits(score, cut), self.n_truth, cut).mean())
+        return float(function(self.hits(score, cut, together=together), self.n_truth, cut).mean())
 
 
 def evaluate(

@@ -57,8 +57,9 @@ class Nothing:
             for name, ids in (("p", rows.users), ("q", rows.items))
         }
 
-    def vectors(self) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.parameters["p"], self.parameters["q"]
+    def vectors(self, users: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        p = self.parameters["p"]
+        return p if users is None else p[users], self.parameters["q"]
 
 
 def squares(parameters: object) -> torch.Tensor:

@@ -256,3 +256,26 @@ def test_the_written_out_network_runs_where_its_kernels_do(monkeypatch: pytest.M
     side = side_of(world.lined_up(), "user", world.width)
     assert isinstance(side, Dense)
     assert_close(results(side, world.parameters()), exact(world, "user"))
+
+
+@pytest.mark.parametrize("kind", [Dense, Present])
+@pytest.mark.parametrize("name", WORLDS)
+def test_some_are_what_they_are_among_all(name: str, kind: type[Dense | Present]) -> None:
+    """Vectors and gradients, in any order, and one twice."""
+    world = WORLDS[name]
+    lined_up = world.lined_up()
+    side: Side = Dense(lined_up, "user") if kind is Dense else Present(lined_up, "user", world.width)
+    n = lined_up.vectors.shape[1]
+    some = torch.from_numpy(np.random.default_rng(1).integers(0, n, size=min(n, 5)))
+    parameters = world.parameters()
+    with one_torch_thread():
+        of_some = torch.randn((len(some), lined_up.vectors.shape[2]), generator=torch.Generator().manual_seed(1))
+        found = side.aggregated(parameters, some)
+        gradients = torch.autograd.grad(found, list(parameters.values()), of_some, allow_unused=True)
+        whole = side.aggregated(parameters)
+        expected = torch.autograd.grad(whole[some], list(parameters.values()), of_some, allow_unused=True)
+    torch.testing.assert_close(found, whole[some], rtol=1e-5, atol=1e-5)
+    for one, other in zip(gradients, expected, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)

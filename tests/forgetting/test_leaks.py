@@ -136,6 +136,7 @@ def a_mask_looks_at_other_shards(patch: Patch) -> None:
 
     class Masked(Validation):
         def __init__(self, train: Interactions, valid: Interactions, device: torch.device) -> None:
+            super().__init__(train, valid, device)
             self._task = RankingTask(train.items, elsewhere_too(train, everywhere[0]), valid)
             self._rows = torch.from_numpy(train.users.indices(self._task.histories.users)).to(device)
 

@@ -89,7 +89,7 @@ def test_only_strangers_are_folded_in_where_that_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("dim", [1, 5, 17, 64])
-@pytest.mark.parametrize("n_items", [1, 7, 97, 1000])
+@pytest.mark.parametrize("n_items", [1, 2, 7, 11, 63, 64, 97, 1000])
 def test_a_user_has_the_same_bits_in_every_place_of_a_block(dim: int, n_items: int) -> None:
     rng = np.random.default_rng(dim * n_items)
     users = torch.from_numpy(rng.normal(size=(SCORE_BLOCK + 3, dim)).astype(np.float32))

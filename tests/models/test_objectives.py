@@ -16,6 +16,7 @@ from receraser.models.factors import FactorModel
 from receraser.models.lightgcn import LightGCN
 from receraser.models.objectives import NonSampling, Pairwise, _hardest, _kept
 from receraser.models.wmf import WMF
+from receraser.training import batches
 from receraser.training.kernels import pairs_cpu, pairs_plain
 from tests.contracts.worlds import random_rows
 
@@ -27,6 +28,11 @@ def tables(rows: Interactions = ROWS, dim: int = DIM) -> tuple[torch.Tensor, tor
     rng = np.random.default_rng(3)
     p, q = (torch.from_numpy(rng.normal(size=(len(ids), dim)).astype(np.float32)) for ids in (rows.users, rows.items))
     return p, q
+
+
+def vectors_of(p: torch.Tensor, q: torch.Tensor) -> objectives.Vectors:
+    """The tables themselves."""
+    return lambda users=None, /: (p if users is None else p[users], q)
 
 
 def pairwise(
@@ -55,7 +61,13 @@ def pairwise(
 
 
 def non_sampling(
-    p: torch.Tensor, q: torch.Tensor, *, seed: int = 1, dropout: float = 0.0, batch_size: int = 16
+    p: torch.Tensor,
+    q: torch.Tensor,
+    *,
+    seed: int = 1,
+    dropout: float = 0.0,
+    batch_size: int = 16,
+    tables: bool | None = None,
 ) -> NonSampling:
     return NonSampling(
         ROWS,
@@ -65,7 +77,8 @@ def non_sampling(
         dropout=dropout,
         dim=p.shape[1],
         parameters=(p, q),
-        vectors=lambda: (p, q),
+        vectors=vectors_of(p, q),
+        tables=tables,
     )
 
 
@@ -289,24 +302,66 @@ def test_a_penalty_is_left_to_torch() -> None:
 @pytest.mark.parametrize("model", [BPR(dim=DIM), LightGCN(dim=DIM), WMF(dim=DIM, dropout=0.25)], ids=lambda m: m.name)
 def test_a_model_gives_out_its_own_loss(model: FactorModel) -> None:
     p, q = tables()
-    objective = model.objective(ROWS, 7, parameters=(p, q), vectors=lambda: (p, q))
+    objective = model.objective(ROWS, 7, parameters=(p, q), vectors=vectors_of(p, q))
     assert objective.parameters == (p, q)
     assert objective.fixed_shape == model.pairwise
     if isinstance(objective, Pairwise):
         assert objective._dropout == 0, "the pairwise models have none of their own"
         assert objective._weight_decay == 0, "no penalty where no table is named"
-        named = model.objective(ROWS, 7, parameters=(p, q), vectors=lambda: (p, q), penalised=(p, q))
+        named = model.objective(ROWS, 7, parameters=(p, q), vectors=vectors_of(p, q), penalised=(p, q))
         assert isinstance(named, Pairwise)
         assert named._weight_decay == model.hyperparameters()["weight_decay"]
     else:
         assert isinstance(objective, NonSampling)
         assert objective._dropout == 0.25
     for dropout in (0.0, 0.5):
-        asked = model.objective(ROWS, 7, parameters=(p, q), vectors=lambda: (p, q), dropout=dropout)
+        asked = model.objective(ROWS, 7, parameters=(p, q), vectors=vectors_of(p, q), dropout=dropout)
         assert isinstance(asked, (Pairwise, NonSampling))
         assert asked._dropout == dropout
 
 
 def test_the_base_of_the_models_has_no_loss() -> None:
     with pytest.raises(NotImplementedError):
-        FactorModel.objective(BPR(), ROWS, 1, parameters=(), vectors=tables)
+        FactorModel.objective(BPR(), ROWS, 1, parameters=(), vectors=vectors_of(*tables()))
+
+
+# ---------------------------------------------------------------------- the rows of a batch of users as a table
+
+
+@pytest.mark.parametrize("batch_size", [1, 16, 40, 100])
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_rows_as_a_table_give_the_loss_and_the_gradients_of_rows_one_by_one(batch_size: int, dropout: float) -> None:
+    """The form of a GPU, here on the CPU; 16 does not divide the users, so a batch is filled up."""
+    p, q = (one.requires_grad_(True) for one in tables())
+    plain, table = (non_sampling(p, q, dropout=dropout, batch_size=batch_size, tables=one) for one in (False, True))
+    assert (plain.fixed_shape, table.fixed_shape) == (False, True)
+    assert plain.n_batches == table.n_batches
+    for epoch in (1, 2):
+        plain.prepare(epoch)
+        table.prepare(epoch)
+        for number in range(plain.n_batches):
+            one, other = (objective.loss(torch.tensor(number)) for objective in (plain, table))
+            assert other.item() == pytest.approx(one.item(), rel=1e-5)
+            for a, b in zip(torch.autograd.grad(one, (p, q)), torch.autograd.grad(other, (p, q)), strict=True):
+                assert torch.allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_what_a_captured_step_reads_stays_where_it_is() -> None:
+    """A replayed graph reads the addresses it was captured with: an epoch refills the buffers."""
+    objective = non_sampling(*tables(), dropout=0.4, tables=True)
+    objective.prepare(1)
+    mask, users = objective._mask, objective._batches._user  # type: ignore[union-attr]
+    assert mask is not None
+    before = mask.clone(), users.clone()
+    objective.prepare(2)
+    assert objective._mask is mask
+    assert objective._batches._user is users  # type: ignore[union-attr]
+    assert not torch.equal(mask, before[0])
+    assert not torch.equal(users, before[1])
+
+
+def test_rows_are_a_table_on_a_gpu_alone_and_only_where_it_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not non_sampling(*tables()).fixed_shape
+    assert batches.UserTables.fits(ROWS, 16)
+    monkeypatch.setattr(batches, "MOST_CELLS", 16 * len(ROWS.items) - 1)
+    assert not batches.UserTables.fits(ROWS, 16)

@@ -132,9 +132,9 @@ class _Network:
             }
         self.parameters = {name: torch.from_numpy(array).to(lesson.device) for name, array in start.items()}
 
-    def vectors(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the aggregated (n_users, dim), (n_items, dim)."""
-        return self._users.aggregated(self.parameters), self._items.aggregated(self.parameters)
+    def vectors(self, users: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the aggregated (n_users, dim), of these users alone where some are named, and (n_items, dim)."""
+        return self._users.aggregated(self.parameters, users), self._items.aggregated(self.parameters)
 
 
 def _squared(parameters: Sequence[torch.Tensor]) -> torch.Tensor:

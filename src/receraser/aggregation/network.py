@@ -26,8 +26,8 @@ Shard = tuple[torch.Tensor, ...]  # its rows of the tables
 class Side(Protocol):
     """The users, or the items, of all submodels."""
 
-    def aggregated(self, parameters: Parameters) -> torch.Tensor:
-        """Return everybody's aggregated vector, (n, dim)."""
+    def aggregated(self, parameters: Parameters, some: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the aggregated vectors, (n, dim), of these places; by default of everybody."""
         ...
 
 
@@ -53,13 +53,19 @@ class Dense:
         self._vectors, self._absent = lined_up.vectors, lined_up.absent
         self._name = name
 
-    def aggregated(self, parameters: Parameters) -> torch.Tensor:
-        """Return everybody's aggregated vector, (n, dim)."""
-        w, name = parameters, self._name
-        moved = torch.baddbmm(w["bias"], self._vectors, w["transfer"])  # (n_shards, n, dim), Eq. 5
-        hidden = torch.relu(moved @ w[f"{name}_hidden"] + w[f"{name}_hidden_bias"])  # (n_shards, n, width)
-        weights = (hidden @ w[f"{name}_weights"]).masked_fill(self._absent, -torch.inf)  # (n_shards, n)
-        return (torch.softmax(weights, dim=0)[..., None] * moved).sum(dim=0)  # (n, dim), Eq. 6 and 7
+    def aggregated(self, parameters: Parameters, some: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the aggregated vectors, (n, dim), of these places; by default of everybody."""
+        if some is None:
+            return _aggregated(parameters, self._name, self._vectors, self._absent)
+        return _aggregated(parameters, self._name, self._vectors[:, some], self._absent[:, some])
+
+
+def _aggregated(w: Parameters, name: str, vectors: torch.Tensor, absent: torch.Tensor) -> torch.Tensor:
+    """Return (n, dim), of (n_shards, n, dim) and where in it nobody is."""
+    moved = torch.baddbmm(w["bias"], vectors, w["transfer"])  # (n_shards, n, dim), Eq. 5
+    hidden = torch.relu(moved @ w[f"{name}_hidden"] + w[f"{name}_hidden_bias"])  # (n_shards, n, width)
+    weights = (hidden @ w[f"{name}_weights"]).masked_fill(absent, -torch.inf)  # (n_shards, n)
+    return (torch.softmax(weights, dim=0)[..., None] * moved).sum(dim=0)  # (n, dim), Eq. 6 and 7
 
 
 class Present:
@@ -72,12 +78,13 @@ class Present:
 
     where l makes a number of the hidden layer; A = w g is the gradient g of the sums, each times its weight; and B is
     the gradient of that number where the hidden layer is above zero, 0 elsewhere. Shards are computed side by side,
-    each by one thread: how many there are changes nothing.
+    each by one thread: how many there are changes nothing. Where a few are asked for, it is done as `Dense` does it.
     """
 
     def __init__(self, lined_up: LinedUp, name: str, width: int) -> None:
         there = ~lined_up.absent.numpy()  # (n_shards, n)
         vectors = lined_up.vectors[~lined_up.absent]  # (n_there, dim)
+        self._name = name
         self._keys = ["transfer", "bias", f"{name}_hidden", f"{name}_hidden_bias", f"{name}_weights"]
         self._places = np.argsort(np.nonzero(there)[1], kind="stable")  # in the table, person by person
         self._indptr = np.concatenate([[0], np.cumsum(there.sum(axis=0))]).astype(np.int64)
@@ -88,11 +95,20 @@ class Present:
         table = torch.cat([vectors, torch.ones(len(vectors), 1)], dim=1)
         tables = (table, self._moved, self._hidden, self._of_both)
         self._shards = list(zip(*(torch.split(one, sizes) for one in tables), strict=True))
+        self._nobody = len(vectors)
+        self._at = torch.full(there.shape, self._nobody)  # (n_shards, n): where in the table
+        self._at[~lined_up.absent] = torch.arange(self._nobody)
+        self._table = table
         self._pool = pool(threads())
         self.turn = 0  # how often it was called: the way back must be that of the last call
 
-    def aggregated(self, parameters: Parameters) -> torch.Tensor:
-        """Return everybody's aggregated vector, (n, dim)."""
+    def aggregated(self, parameters: Parameters, some: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the aggregated vectors, (n, dim), of these places; by default of everybody."""
+        if some is not None:
+            at = self._at[:, some]
+            absent = at == self._nobody
+            vectors = self._table[at.masked_fill(absent, 0), :-1]  # whose do not matter where nobody is
+            return _aggregated(parameters, self._name, vectors, absent)
         learned = [parameters[key] for key in self._keys]
         result: torch.Tensor = _Aggregated.apply(self, *learned)  # type: ignore[no-untyped-call]
         return result

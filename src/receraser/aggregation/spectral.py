@@ -47,6 +47,7 @@ Matrix = NDArray[np.float64]
 
 _MERGES = ("concat", "product", "consensus")
 _COUNT_POWER = 0.3  # by which the vectors of rare items are shortened for a consensus
+_WIDTHS, _MANY = (96, 128), 16  # of the nodes, with so many shards at most and with more
 _CONSENSUS_WEIGHTS = 0.3, 0.02  # missing_weight, regularization
 
 
@@ -62,7 +63,8 @@ class Spectral:
         "concat", "product" or "consensus", see above; "auto" takes what validation prefers: consensus for pairwise
         submodels, concat for the others.
     width
-        Columns that a node of the merge tree keeps; at least the rank.
+        Columns that a node of the merge tree keeps; at least the rank. 0: 96, and 128 with more than 16 shards, where
+        the tree is deeper and more is cut on the way.
     missing_weight, regularization
         Of the users' fold-in (`training.least_squares`); 0 and 0 take the base model's own, or 0.3 and 0.02 in the
         space of a consensus, whose scale is always the same.
@@ -76,13 +78,13 @@ class Spectral:
 
     rank: int = 64
     merge: str = "auto"
-    width: int = 96
+    width: int = 0
     missing_weight: float = 0.0
     regularization: float = 0.0
     polish: int = 0
 
     def __post_init__(self) -> None:
-        settings.check(self, at_least_one=("rank", "width"), choices={"merge": ("auto", *_MERGES)})
+        settings.check(self, at_least_one=["rank"], choices={"merge": ("auto", *_MERGES)})
         if self.missing_weight > 0 and self.regularization == 0:
             raise UsageError("spectral: regularization is 0; expected more, or a user's vector is not determined")
 
@@ -122,7 +124,7 @@ class Spectral:
                 len(submodels),
                 lambda k: submodels[k].items_.ids,
                 lambda k: self._leaf(submodels[k]),
-                max(self.width, self.rank),
+                max(self._width_for(len(submodels)), self.rank),
                 known,
                 progress,
             )
@@ -133,6 +135,9 @@ class Spectral:
                 q = polished(q, interactions, self.polish, missing_weight=weight, regularization=penalty)
             assert not self.needs_rows or tree.items == interactions.items, "every row is in some shard"
             return {"item_vectors": np.ascontiguousarray(q), **tree.nodes}, _gap(values, self.rank)
+
+    def _width_for(self, n_shards: int) -> int:
+        return self.width or (_WIDTHS[0] if n_shards <= _MANY else _WIDTHS[1])
 
     def _merge_of(self, base: FactorModel) -> str:
         if self.merge != "auto":

@@ -75,8 +75,9 @@ class Static:
             items = _side_by_side(LinedUp.items(submodels, lesson))
             root = torch.full((n, 1), n**-0.5, device=lesson.device)  # its square is the weight: never negative
 
-            def vectors() -> tuple[torch.Tensor, torch.Tensor]:
-                return users * root.square().expand(n, dim).reshape(-1), items
+            def vectors(some: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+                asked = users if some is None else users[some]
+                return asked * root.square().expand(n, dim).reshape(-1), items
 
             def length(parameters: Sequence[torch.Tensor]) -> torch.Tensor:
                 return parameters[0].square().square().sum().sqrt()

@@ -6,7 +6,7 @@ least squares in the space of the items (`training.least_squares`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
@@ -21,6 +21,7 @@ from receraser.data.interactions import Histories, Interactions
 from receraser.errors import TrainingError, UsageError
 from receraser.evaluation import SCORE_BLOCK
 from receraser.fingerprint import Tensors
+from receraser.models import objectives
 from receraser.protocols import Progress
 from receraser.seeds import derive, id_counters, normal
 from receraser.training.least_squares import fold_in
@@ -100,7 +101,7 @@ class FactorModel:
         seed: int,
         *,
         parameters: Sequence[torch.Tensor],
-        vectors: Callable[[], tuple[torch.Tensor, torch.Tensor]],
+        vectors: objectives.Vectors,
         penalised: tuple[torch.Tensor, torch.Tensor] | None = None,
         dropout: float | None = None,
     ) -> Objective:
@@ -203,16 +204,19 @@ def score_blocks(users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
     """Return users @ items.T in blocks of exactly SCORE_BLOCK rows, padded with zeros.
 
     A matrix product may take other paths for other shapes; with one shape, a user's scores have the same bits whoever
-    else is in the batch.
+    else is in the batch. Where there are hardly any items the places of a block are not alike on every processor: so
+    there are never fewer than a block of them.
     """
-    n = users.shape[0]
+    n, n_items = users.shape[0], items.shape[0]
+    if 0 < n_items < SCORE_BLOCK:
+        items = torch.cat([items, items.new_zeros((SCORE_BLOCK - n_items, items.shape[1]))])
     blocks = []
     for start in range(0, n, SCORE_BLOCK):
         block = users[start : start + SCORE_BLOCK]
         if block.shape[0] < SCORE_BLOCK:
             block = torch.cat([block, block.new_zeros((SCORE_BLOCK - block.shape[0], block.shape[1]))])
-        blocks.append(block @ items.T)
-    return torch.cat(blocks)[:n] if blocks else users.new_zeros((0, items.shape[0]))
+        blocks.append((block @ items.T)[:, :n_items])
+    return torch.cat(blocks)[:n] if blocks else users.new_zeros((0, n_items))
 
 
 @contextmanager

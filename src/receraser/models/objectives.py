@@ -8,22 +8,29 @@ submodels put together by attention. So an aggregation is trained by its base mo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from receraser.data.interactions import Interactions
 from receraser.seeds import derive, draw_torch, signed
-from receraser.training.batches import Triples, UserBatches
+from receraser.training.batches import Triples, UserBatches, UserTables
 from receraser.training.kernels import pairs_on_cpu, threads
 from receraser.training.losses import bpr, l2, non_sampling
 from receraser.training.sparse import gather
 
 __all__ = ["NonSampling", "Pairwise", "Vectors"]
 
-Vectors = Callable[[], tuple[torch.Tensor, torch.Tensor]]
 Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]  # user, item, negatives, weight
+
+
+class Vectors(Protocol):
+    """What is learned, as vectors."""
+
+    def __call__(self, users: torch.Tensor | None = None, /) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the vectors, at the moment, of these users (by default of everybody), and of all items."""
+        ...
 
 
 class Pairwise:
@@ -51,7 +58,7 @@ class Pairwise:
         n_negatives: int,
         seed: int,
         parameters: Sequence[torch.Tensor],
-        vectors: Vectors,
+        vectors: Callable[[], tuple[torch.Tensor, torch.Tensor]],
         weight_decay: float = 0.0,
         penalised: tuple[torch.Tensor, torch.Tensor] | None = None,
         dropout: float = 0.0,
@@ -151,9 +158,10 @@ class NonSampling:
         The weight of a pair that is not among the rows; the share of coordinates dropped.
     parameters, vectors
         What is learned, and the vectors it stands for at the moment.
+    tables
+        Take a batch's rows as a table of users by items, of one fixed shape: more to compute, and one captured graph
+        instead of a hundred launches. By default on a GPU, where the table is not too large.
     """
-
-    fixed_shape = False
 
     def __init__(
         self,
@@ -166,6 +174,7 @@ class NonSampling:
         dim: int,
         parameters: Sequence[torch.Tensor],
         vectors: Vectors,
+        tables: bool | None = None,
     ) -> None:
         self.parameters = tuple(parameters)
         self._vectors = vectors
@@ -173,25 +182,34 @@ class NonSampling:
         self._missing_weight = missing_weight
         self._dropout = dropout
         device = self.parameters[0].device
-        self._batches = UserBatches(rows, batch_size=batch_size, seed=seed, device=device)
+        self.fixed_shape = tables if tables is not None else device.type == "cuda" and UserTables.fits(rows, batch_size)
+        kind = UserTables if self.fixed_shape else UserBatches
+        self._batches: UserTables | UserBatches = kind(rows, batch_size=batch_size, seed=seed, device=device)
         self.n_batches = self._batches.n_batches
-        self._shape = (len(rows.users), dim)
         self._key = torch.zeros((), dtype=torch.int64, device=device)
-        self._mask: torch.Tensor | None = None
+        self._mask = torch.ones((len(rows.users), dim), device=device) if dropout else None  # of everybody, in place
 
     def prepare(self, epoch: int) -> None:
         """Shuffle the users and draw which coordinates of their vectors are dropped."""
         self._batches.prepare(epoch)
-        if self._dropout:
+        if self._mask is not None:
             self._key.fill_(signed(derive(self._seed, "dropout", epoch)))
-            self._mask = _kept(self._key, 0, self._shape, self._dropout)
+            self._mask.copy_(_kept(self._key, 0, (self._mask.shape[0], self._mask.shape[1]), self._dropout))
 
     def loss(self, number: torch.Tensor) -> torch.Tensor:
         """Return the loss of a batch of users."""
-        p, q = self._vectors()
-        user, place, item = self._batches.batch(int(number))
-        vectors = gather(p, user)  # (b, dim)
-        if self._mask is not None:
-            vectors = vectors * self._mask[user]
-        scores = (gather(vectors, place) * gather(q, item)).sum(dim=1)  # (n_rows,)
+        if isinstance(self._batches, UserTables):
+            user, real, held = self._batches.batch(number)
+            vectors, q = self._of(user)
+            vectors = vectors * real[:, None]  # (b, dim)
+            scores = (vectors @ q.T) * held  # (b, n_items): a score of 0 adds nothing
+        else:
+            user, place, item = self._batches.batch(int(number))
+            vectors, q = self._of(user)
+            scores = (gather(vectors, place) * gather(q, item)).sum(dim=1)  # (n_rows,)
         return non_sampling(scores, vectors, q, self._missing_weight)
+
+    def _of(self, user: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the vectors of a batch's users, less what is dropped of them, and of all items."""
+        p, q = self._vectors(user)
+        return (p if self._mask is None else p * self._mask[user]), q

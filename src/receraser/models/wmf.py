@@ -22,6 +22,7 @@ from receraser.protocols import Progress
 from receraser.training.least_squares import Problem, pad
 from receraser.training.loop import Descent, Objective
 from receraser.training.optimizers import Adagrad
+from receraser.training.sparse import gather
 
 __all__ = ["WMF"]
 
@@ -77,9 +78,13 @@ class WMF(FactorModel):
             p, q = self._alternate(rows, pad(users, device), pad(items, device), lesson.progress)
             return p, q, {"sweeps": self.n_sweeps}
         p, q = torch.from_numpy(users).to(device), torch.from_numpy(items).to(device)
-        objective = self.objective(rows, lesson.seed, parameters=(p, q), vectors=lambda: (p, q))
+
+        def vectors(users: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+            return p if users is None else gather(p, users), q
+
+        objective = self.objective(rows, lesson.seed, parameters=(p, q), vectors=vectors)
         optimizer = Adagrad(objective.parameters, self.learning_rate)
-        return p, q, descend(self, Descent(objective, optimizer), lesson, vectors=lambda: (p, q))
+        return p, q, descend(self, Descent(objective, optimizer), lesson, vectors=vectors)
 
     def _alternate(
         self, rows: Interactions, p: torch.Tensor, q: torch.Tensor, progress: Progress | None

@@ -16,9 +16,10 @@ from receraser.errors import TrainingError
 from receraser.seeds import derive
 from receraser.training.kernels import pairs_on_cpu
 
-__all__ = ["Held", "Triples", "UserBatches", "draw_keys", "shuffled"]
+__all__ = ["Held", "Triples", "UserBatches", "UserTables", "draw_keys", "shuffled"]
 
 MOST_BYTES = 8 * 2**30  # of the table of bits
+MOST_CELLS = 2**27  # of a batch of users by all items: half a gigabyte, a few times
 
 
 def shuffled(key: int, n: int, device: torch.device) -> torch.Tensor:
@@ -145,3 +146,45 @@ class UserBatches:
         before = length.cumsum(0) - length  # rows of the users before this one
         entry = torch.arange(place.shape[0], device=user.device) - before[place] + self._indptr[user][place]
         return user, place, self._item[entry]
+
+
+class UserTables:
+    """The same batches of users in the same order, with their rows as a table: one fixed shape, for a captured step.
+
+    A place for every item in every row: for a GPU, and for catalogues where that is not too much (`fits`).
+    """
+
+    def __init__(self, rows: Interactions, *, batch_size: int, seed: int, device: torch.device) -> None:
+        self.n_users = len(rows.users)
+        self.batch_size = min(batch_size, max(self.n_users, 1))
+        self.n_batches = -(-self.n_users // self.batch_size)
+        self._seed = seed
+        held = Held(rows)
+        self._n_items = held.n_items
+        self._words = torch.from_numpy(held.words.view(np.int32)).to(device)
+        self._bits = torch.arange(32, dtype=torch.int32, device=device)
+        self._user = torch.zeros(self.n_batches * self.batch_size, dtype=torch.int64, device=device)
+        self._real = torch.zeros(len(self._user), dtype=torch.float32, device=device)
+        self._real[: self.n_users] = 1.0
+        self._offset = torch.arange(self.batch_size, device=device)
+
+    @staticmethod
+    def fits(rows: Interactions, batch_size: int) -> bool:
+        """Say whether the table of a batch, and that of the bits of everybody, are small enough."""
+        bits = len(rows.users) * len(rows.items) // 8
+        return min(batch_size, len(rows.users)) * len(rows.items) <= MOST_CELLS and bits <= MOST_BYTES // 2
+
+    def prepare(self, epoch: int) -> None:
+        """Shuffle the users for an epoch."""
+        place = shuffled(derive(self._seed, "shuffle", epoch), self.n_users, self._user.device)
+        self._user[place] = torch.arange(self.n_users, device=self._user.device)
+
+    def batch(self, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return the users (b,) of a batch, 1 for each of them, and which items each has (b, n_items).
+
+        The last batch is filled up with somebody who has a 0, and no items.
+        """
+        at = number * self.batch_size + self._offset
+        user, real = self._user[at], self._real[at]
+        held = (self._words[user][:, :, None] >> self._bits) & 1  # (b, words, 32)
+        return user, real, held.reshape(len(user), -1)[:, : self._n_items] * real[:, None]

@@ -38,7 +38,7 @@ def non_sampling(scores: torch.Tensor, users: torch.Tensor, items: torch.Tensor,
     Parameters
     ----------
     scores
-        (n_rows,) predicted scores of the rows of the batch's users.
+        Predicted scores of the rows of the batch's users, in any shape; 0 where there is no row.
     users, items
         (n_batch, dim), (n_items, dim): the batch's users, all items.
     """
