@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Part = Callable[["Dataset", "LocalExecutor"], Any]
 COMMAND = "python -m benchmarks.speed --data DIR"
+PARTED = {"user_parts": 4, "learning_rate": 0.02}  # of the attention: chosen on validation rows
 EPOCHS = {"bpr": (4, 6, 8, 10, 12, 16, 20, 30), "lightgcn": (10, 15, 20, 25, 30, 40, 60)}
 MILLIONS = 10_000_000
 
@@ -60,6 +61,7 @@ PARTS: Mapping[str, Part] = {
     "forget-lightgcn": lambda data, executor: forgets.one_user(data, executor, "lightgcn", n=3, repeats=1),
     "many": forgets.many,
     "attended-bpr": lambda data, executor: forgets.attended(data, executor, "bpr"),
+    "attended-bpr-parts": lambda data, executor: forgets.attended(data, executor, "bpr", changes=PARTED),
     "attended-lightgcn": lambda data, executor: forgets.attended(data, executor, "lightgcn", n=1),
     "attended-wmf": lambda data, executor: forgets.attended(data, executor, "wmf", n=1),
     "partition": lambda data, executor: scale.partition(data.train, executor),
@@ -198,7 +200,8 @@ def _forget(label: str, limit: str) -> Callable[[Any], list[Row]]:
         ratio = f"{one['ratio']:.3f}"
         if "fit_alone" in one:
             ratio += f"; of the fit alone {statistics.median(totals) / statistics.median(one['fit_alone']):.3f}"
-        return [[label, _s(totals), f"full fit, published {_s(one['retrain'])}", ratio, limit]]
+        quality = f", {one['recall@20']:.4f}/{one['ndcg@20']:.4f}" if "recall@20" in one else ""
+        return [[label, _s(totals) + quality, f"full fit, published {_s(one['retrain'])}", ratio, limit]]
 
     return rows
 
@@ -272,6 +275,7 @@ ROWS: Mapping[str, Callable[[Any], list[Row]]] = {
     "forget-lightgcn": _forget("forget one user, spectral K=32, LightGCN", "≤ 0.08"),
     "many": _many,
     "attended-bpr": _forget("forget one interaction, receraser K=10, BPR", "≤ 0.2"),
+    "attended-bpr-parts": _forget("the same with user_parts=4, learning_rate=0.02", "≤ 0.2"),
     "attended-lightgcn": _forget("forget one interaction, receraser K=10, LightGCN", "≤ 0.2"),
     "attended-wmf": _forget("forget one interaction, receraser K=10, WMF", "reported"),
     "partition": _partition("≤ 5 s"),

@@ -46,6 +46,7 @@ def pairwise(
     n_negatives: int = 1,
     weight_decay: float = 0.0,
     penalised: tuple[torch.Tensor, torch.Tensor] | None = None,
+    user_parts: int = 0,
 ) -> Pairwise:
     return Pairwise(
         rows,
@@ -53,10 +54,11 @@ def pairwise(
         n_negatives=n_negatives,
         seed=seed,
         parameters=(p, q),
-        vectors=lambda: (p, q),
+        vectors=vectors_of(p, q),
         dropout=dropout,
         weight_decay=weight_decay,
         penalised=penalised,
+        user_parts=user_parts,
     )
 
 
@@ -262,6 +264,31 @@ def test_the_gradient_that_is_written_out_is_that_of_the_loss(
     assert weightless > len(SOME.items), "who has everything, and what fills the last batch"
 
 
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_only_the_users_of_a_batch_are_asked_for_and_the_gradient_is_that_of_all(parts: int, dropout: float) -> None:
+    p, q = (one.requires_grad_() for one in tables(SOME))
+    objective = pairwise(p, q, rows=SOME, n_negatives=3, dropout=dropout, user_parts=parts)
+    asked: list[int] = []
+    whole = objective._vectors
+
+    def noted(users: torch.Tensor | None = None, /) -> tuple[torch.Tensor, torch.Tensor]:
+        asked.append(len(p) if users is None else len(users))
+        return whole(users)
+
+    objective._vectors = noted
+    objective.prepare(1)
+    assert objective.n_batches > 3
+    for number in range(objective.n_batches):
+        found = objective.loss(torch.tensor(number))
+        assert asked.pop() < len(p)
+        expected = by_torch(objective, number)
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
+        gradients = (torch.autograd.grad(one, (p, q)) for one in (found, expected))
+        for one, other in zip(*gradients, strict=True):
+            torch.testing.assert_close(one, other, rtol=0.0, atol=2e-6 * float(other.abs().max()) + 1e-9)
+
+
 def test_a_gradient_flows_on_to_what_the_vectors_are_made_of() -> None:
     """The vectors need not be the parameters, nor lie in memory row by row."""
     p, q = tables()
@@ -272,7 +299,7 @@ def test_a_gradient_flows_on_to_what_the_vectors_are_made_of() -> None:
         n_negatives=3,
         seed=1,
         parameters=(turn,),
-        vectors=lambda: ((turn.T @ p.T).T, (turn @ q.T).T),
+        vectors=lambda _=None, /: ((turn.T @ p.T).T, (turn @ q.T).T),
         dropout=0.3,
     )
     assert not objective._vectors()[0].is_contiguous()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from scipy.stats import chisquare
 
 from receraser import seeds
 from receraser.data.interactions import Interactions
-from receraser.training.batches import Triples, UserBatches, shuffled
+from receraser.training import batches as of_batches
+from receraser.training.batches import Triples, UserBatches, UserTables, UserTriples, shuffled
+from receraser.training.kernels import pairs_cpu, pairs_plain
 from tests.contracts.worlds import edges, random_rows
 
 CPU = torch.device("cpu")
@@ -170,3 +173,129 @@ def test_a_users_rows_come_in_their_order() -> None:
     for position, one in enumerate(user.tolist()):
         own = ROWS.item_index[ROWS.indptr[one] : ROWS.indptr[one + 1]]
         assert np.array_equal(item[place == position], own)
+
+
+# ---------------------------------------------------------------------- triples of few users
+
+
+def parted(
+    rows: Interactions = ROWS, *, parts: int = 2, batch_size: int = 40, seed: int = 3, epoch: int = 1
+) -> UserTriples:
+    made = UserTriples(rows, parts=parts, batch_size=batch_size, seed=seed, device=CPU, n_negatives=2)
+    made.prepare(epoch)
+    return made
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5])
+@pytest.mark.parametrize("batch_size", [1, 20, 45, 10_000])
+@pytest.mark.parametrize("module", [pairs_cpu, pairs_plain])
+def test_triples_of_few_users_hold_every_row_once(
+    module: ModuleType, batch_size: int, parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In batches whose users are named; what fills them up has no weight; negatives are what a user lacks."""
+    monkeypatch.setattr(of_batches, "pairs_on_cpu", lambda: module)
+    made = parted(batch_size=batch_size, parts=parts)
+    held = set(pairs(ROWS))
+    for epoch in (1, 2, 3):
+        made.prepare(epoch)
+        found = []
+        for number in range(made.n_batches):
+            user, item, negatives, weight = made.batch(torch.tensor(number))
+            users, place = made.users(number)
+            assert len(user) == len(place) == made.batch_size
+            assert torch.equal(users[place], user), "also where nobody is"
+            real = weight > 0
+            assert set(users.tolist()) >= set(user[real].tolist())
+            found += list(zip(user[real].tolist(), item[real].tolist(), strict=True))
+            for one, drawn in zip(user[real].tolist(), negatives[real].tolist(), strict=True):
+                assert not {(one, other) for other in drawn} & held
+        assert sorted(found) == pairs(ROWS)
+
+
+def test_with_one_part_all_rows_of_a_user_are_in_one_batch() -> None:
+    made = parted(parts=1)
+    assert made.n_batches > 2
+    batches_of: dict[int, set[int]] = {}
+    for number in range(made.n_batches):
+        user, _, _, weight = made.batch(torch.tensor(number))
+        for one in user[weight > 0].tolist():
+            batches_of.setdefault(one, set()).add(number)
+    assert {len(some) for some in batches_of.values()} == {1}
+
+
+def test_more_parts_bring_more_users_into_a_batch() -> None:
+    rows = random_rows(100, 60, 0.5, seed=2)
+    means = []
+    for parts in (1, 3, 9):
+        made = parted(rows, parts=parts, batch_size=200)
+        means.append(np.mean([len(set(made.users(number)[0].tolist())) for number in range(made.n_batches - 1)]))
+    assert means[1] > 2 * means[0]
+    assert means[2] > 2 * means[1]
+
+
+def test_triples_of_few_users_depend_on_seed_and_epoch_alone() -> None:
+    def drawn(made: UserTriples) -> list[object]:
+        return [one.tolist() for one in (made.user, made.item, made.negatives, made.weight)]
+
+    first = drawn(parted())
+    again = parted(epoch=5)
+    again.prepare(1)
+    assert drawn(again) == first, "whatever was drawn before"
+    assert drawn(parted(epoch=2)) != first
+    assert drawn(parted(seed=4)) != first
+
+
+@given(
+    st.lists(st.integers(0, 40), min_size=1, max_size=30), st.integers(1, 100), st.integers(1, 4), st.integers(0, 99)
+)
+def test_there_are_batches_enough_for_any_order(counts: list[int], batch_size: int, parts: int, seed: int) -> None:
+    """`prepare` says so itself; and hardly more than are needed."""
+    rows = Interactions.from_pairs([(f"u{user}", f"i{item}") for user, n in enumerate(counts) for item in range(n)])
+    made = UserTriples(rows, parts=parts, batch_size=batch_size, seed=seed, device=CPU)
+    made.prepare(1)
+    assert (made.weight > 0).sum() <= len(rows)
+    assert made.batch_size >= min(batch_size, len(rows))
+    assert made.n_batches <= 2 * -(-len(rows) // made.batch_size)
+
+
+@pytest.mark.parametrize("name", edges())
+def test_triples_of_few_users_at_the_edge(name: str) -> None:
+    made = parted(edges()[name], batch_size=2)
+    assert all(len(made.users(number)[0]) for number in range(made.n_batches))
+
+
+@given(st.lists(st.integers(0, 6), max_size=50), st.integers(1, 5), st.integers(0, 2**64 - 1))
+def test_parts_are_dealt_and_laid_out_alike_by_both_kernels(owners: list[int], parts: int, key: int) -> None:
+    users = np.array(owners, dtype=np.int64)
+    numbers = np.random.default_rng(1).permutation(7 * parts).reshape(parts, 7)
+    found = []
+    for module in (pairs_cpu, pairs_plain):
+        part, place, counts = np.empty_like(users), np.empty_like(users), np.zeros(7 * parts, dtype=np.int64)
+        module.deal_parts(np.uint64(key), numbers, users, part, counts)
+        free = 1000 * np.arange(7 * parts)
+        module.lay_out(part, free, place)
+        found.append([part.tolist(), place.tolist(), counts.tolist(), free.tolist()])
+    assert found[0] == found[1]
+    part, place, counts, free = found[0]
+    assert len(set(place)) == len(users)
+    assert [1000 * n + many for n, many in enumerate(counts)] == free
+
+
+# ---------------------------------------------------------------------- the rows of a batch of users as a table
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 1000])
+def test_tables_of_users_hold_the_rows_of_the_same_batches(batch_size: int) -> None:
+    plain = UserBatches(ROWS, batch_size=batch_size, seed=3, device=CPU)
+    table = UserTables(ROWS, batch_size=batch_size, seed=3, device=CPU)
+    assert plain.n_batches == table.n_batches
+    for epoch in (1, 2):
+        plain.prepare(epoch)
+        table.prepare(epoch)
+        for number in range(plain.n_batches):
+            user, place, item = plain.batch(number)
+            everybody, real, held = table.batch(torch.tensor(number))
+            assert everybody[real > 0].tolist() == user.tolist()
+            assert len(everybody) == table.batch_size
+            cells = sorted(zip(place.tolist(), item.tolist(), strict=True))
+            assert [(row, column) for row, column in held.nonzero().tolist()] == cells

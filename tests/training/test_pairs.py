@@ -77,7 +77,7 @@ def by_autograd(rows: Interactions, rule: Rule, *, n_epochs: int = 3, layers: in
     p, q = tables(rows)
     graph = normalised_graph(rows, CPU)
 
-    def vectors() -> Tables:
+    def vectors(_users: torch.Tensor | None = None) -> Tables:
         layer = total = torch.cat([p, q])
         for _ in range(layers):
             layer = graph @ layer

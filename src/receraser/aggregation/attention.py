@@ -48,6 +48,9 @@ class Attention:
         Passes over all training rows, at most; stop by validation as the base models do.
     batch_size, n_negatives
         For pairwise models: rows per step; items drawn per row, of which the hardest is used.
+    user_parts
+        For pairwise models: deal the rows of a user into so many parts, each in one step (0: a step has rows at
+        random). Then a step computes the vectors of its own users alone, which on a CPU saves a third of the time.
     user_batch_size
         For WMF: users per step.
     dropout
@@ -74,6 +77,7 @@ class Attention:
     learning_rate: float = 0.005
     weight_decay: float = 0.00001
     anneal: bool = False
+    user_parts: int = 0
     device: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -96,8 +100,17 @@ class Attention:
             lesson = Lesson(interactions, valid, seed, torch_device(self.device), progress)
             network = _Network(submodels, lesson, self.attention_dim)
             base = submodels[0]
-            parts = network.parameters, network.vectors
-            facts = learn(self, base, lesson, *parts, dim=network.dim, norm=_squared, anneal=self.anneal)
+            facts = learn(
+                self,
+                base,
+                lesson,
+                network.parameters,
+                network.vectors,
+                dim=network.dim,
+                norm=_squared,
+                anneal=self.anneal,
+                user_parts=self.user_parts,
+            )
             with torch.no_grad():
                 users, items = network.vectors()
             learned = network.parameters | {"user_vectors": users, "item_vectors": items}

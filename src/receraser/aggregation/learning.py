@@ -87,6 +87,7 @@ def learn(
     dim: int,
     norm: Callable[[Sequence[torch.Tensor]], torch.Tensor],
     anneal: bool = False,
+    user_parts: int = 0,
 ) -> dict[str, object]:
     """Train the parameters in place by the loss of the base model, plus weight_decay * norm(parameters).
 
@@ -96,6 +97,8 @@ def learn(
         The user and item vectors that the parameters make of the submodels at the moment, and their length.
     anneal
         Let Adam's step size fall to zero in a straight line over the epochs.
+    user_parts
+        Let a batch of a pairwise loss have rows of few users, each user's dealt into so many parts; 0: rows at random.
     """
     own: dict[str, object] = {"n_negatives": settings.n_negatives, "dim": dim}
     base = base.teacher()
@@ -103,7 +106,14 @@ def learn(
     known = base.hyperparameters()
     teacher = make_factor_model(base.name, known | {key: value for key, value in own.items() if key in known})
     learned = tuple(parameters.values())
-    loss = teacher.objective(lesson.rows, lesson.seed, parameters=learned, vectors=vectors, dropout=settings.dropout)
+    loss = teacher.objective(
+        lesson.rows,
+        lesson.seed,
+        parameters=learned,
+        vectors=vectors,
+        dropout=settings.dropout,
+        user_parts=user_parts,
+    )
     objective = _Penalised(loss, settings.weight_decay, norm)
     if anneal:
         n_steps = settings.n_epochs * objective.n_batches

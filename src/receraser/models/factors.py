@@ -104,10 +104,12 @@ class FactorModel:
         vectors: objectives.Vectors,
         penalised: tuple[torch.Tensor, torch.Tensor] | None = None,
         dropout: float | None = None,
+        user_parts: int = 0,
     ) -> Objective:
         """Return the model's own loss, over whatever parameters the vectors are made of.
 
         `dropout`: share of the coordinates of a user's vector that is dropped in training, instead of the model's own.
+        `user_parts`: let a batch have rows of few users, each user's dealt into so many parts; 0: rows at random.
         """
         raise NotImplementedError
 

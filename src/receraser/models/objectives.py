@@ -7,7 +7,8 @@ submodels put together by attention. So an aggregation is trained by its base mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 
 from receraser.data.interactions import Interactions
 from receraser.seeds import derive, draw_torch, signed
-from receraser.training.batches import Triples, UserBatches, UserTables
+from receraser.training.batches import Triples, UserBatches, UserTables, UserTriples
 from receraser.training.kernels import pairs_on_cpu, threads
 from receraser.training.losses import bpr, l2, non_sampling
 from receraser.training.sparse import gather
@@ -46,6 +47,9 @@ class Pairwise:
         L2 on the batch's rows of these two tables; None for the vectors that are scored.
     dropout
         Share of the coordinates of a row's user vector that is dropped, drawn anew for every row.
+    user_parts
+        Let a batch have rows of few users, by dealing a user's rows into so many parts (`training.batches.UserTriples`;
+        0: rows at random): on the CPU the vectors of nobody else are computed then.
     """
 
     fixed_shape = True
@@ -58,10 +62,11 @@ class Pairwise:
         n_negatives: int,
         seed: int,
         parameters: Sequence[torch.Tensor],
-        vectors: Callable[[], tuple[torch.Tensor, torch.Tensor]],
+        vectors: Vectors,
         weight_decay: float = 0.0,
         penalised: tuple[torch.Tensor, torch.Tensor] | None = None,
         dropout: float = 0.0,
+        user_parts: int = 0,
     ) -> None:
         self.parameters = tuple(parameters)
         self._vectors = vectors
@@ -71,7 +76,8 @@ class Pairwise:
         self._seed = seed
         device = self.parameters[0].device
         self._key = torch.zeros((), dtype=torch.int64, device=device)
-        self._batches = Triples(rows, batch_size=batch_size, seed=seed, device=device, n_negatives=n_negatives)
+        kind = partial(UserTriples, parts=user_parts) if user_parts else Triples
+        self._batches: Triples = kind(rows, batch_size=batch_size, seed=seed, device=device, n_negatives=n_negatives)
         self.n_batches = self._batches.n_batches
 
     def prepare(self, epoch: int) -> None:
@@ -82,7 +88,12 @@ class Pairwise:
     def loss(self, number: torch.Tensor) -> torch.Tensor:
         """Return the loss of a batch of triples."""
         batch = self._batches.batch(number)
-        p, q = self._vectors()
+        if isinstance(self._batches, UserTriples) and not self._key.is_cuda and self._penalised is None:
+            users, places = self._batches.users(int(number))
+            p, q = self._vectors(users)
+            batch = places, *batch[1:]
+        else:
+            p, q = self._vectors()
         kept = _kept(self._key, number, (len(batch[0]), p.shape[1]), self._dropout) if self._dropout else None
         if p.is_cuda or self._weight_decay:
             return self._recorded(p, q, batch, kept)

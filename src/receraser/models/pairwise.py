@@ -91,6 +91,7 @@ class PairwiseModel(FactorModel):
         vectors: Vectors,
         penalised: tuple[torch.Tensor, torch.Tensor] | None = None,
         dropout: float | None = None,
+        user_parts: int = 0,
     ) -> Objective:
         """Return the pairwise loss of these rows; L2 on the tables `penalised`, if any; dropout only if asked for."""
         return Pairwise(
@@ -103,4 +104,5 @@ class PairwiseModel(FactorModel):
             weight_decay=self.weight_decay if penalised is not None else 0.0,
             penalised=penalised,
             dropout=dropout or 0.0,
+            user_parts=user_parts,
         )

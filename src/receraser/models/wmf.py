@@ -110,6 +110,7 @@ class WMF(FactorModel):
         vectors: Vectors,
         penalised: tuple[torch.Tensor, torch.Tensor] | None = None,  # noqa: ARG002 - this loss has no penalty
         dropout: float | None = None,
+        user_parts: int = 0,  # noqa: ARG002 - batches are of whole users anyway
     ) -> Objective:
         """Return the non-sampling loss of these rows; by default with the model's own dropout."""
         return NonSampling(

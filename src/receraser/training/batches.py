@@ -16,9 +16,10 @@ from receraser.errors import TrainingError
 from receraser.seeds import derive
 from receraser.training.kernels import pairs_on_cpu
 
-__all__ = ["Held", "Triples", "UserBatches", "UserTables", "draw_keys", "shuffled"]
+__all__ = ["Held", "Triples", "UserBatches", "UserTables", "UserTriples", "draw_keys", "shuffled"]
 
 MOST_BYTES = 8 * 2**30  # of the table of bits
+_CPU = torch.device("cpu")
 MOST_CELLS = 2**27  # of a batch of users by all items: half a gigabyte, a few times
 
 
@@ -76,8 +77,7 @@ class Triples:
         self, rows: Interactions, *, batch_size: int, seed: int, device: torch.device, n_negatives: int = 1
     ) -> None:
         self.n_rows = len(rows)
-        self.batch_size = min(batch_size, max(self.n_rows, 1))
-        self.n_batches = -(-self.n_rows // self.batch_size)
+        self.batch_size, self.n_batches = self._shape(rows, batch_size)
         self._seed = seed
         held = Held(rows)
         self._words = torch.from_numpy(held.words.view(np.int32)).to(device)
@@ -93,7 +93,7 @@ class Triples:
 
     def prepare(self, epoch: int) -> None:
         """Fill the buffers for an epoch."""
-        place = shuffled(derive(self._seed, "shuffle", epoch), self.n_rows, self._user.device)
+        place = self._places(epoch)
         keys = draw_keys(self._seed, epoch, self.negatives.shape[1])
         if not self._user.is_cuda:
             words = self._words.numpy().view(np.uint32)
@@ -108,6 +108,15 @@ class Triples:
         self.weight[place] = self._weight
         self.negatives[place] = pairs_cuda.lacking(keys, self._user, self._weight, self._words, self._n_items)
 
+    def _shape(self, rows: Interactions, batch_size: int) -> tuple[int, int]:
+        """Return how many rows a batch has, and how many batches there are."""
+        size = min(batch_size, max(len(rows), 1))
+        return size, -(-len(rows) // size)
+
+    def _places(self, epoch: int) -> torch.Tensor:
+        """Return where in the buffers every row goes."""
+        return shuffled(derive(self._seed, "shuffle", epoch), self.n_rows, self._user.device)
+
     def batch(self, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return (user, item, negatives, weight) of a batch; its number is a tensor so that a graph can count it up.
 
@@ -119,6 +128,80 @@ class Triples:
         else:
             at = slice(int(number) * self.batch_size, (int(number) + 1) * self.batch_size)
         return self.user[at], self.item[at], self.negatives[at], self.weight[at]
+
+
+class UserTriples(Triples):
+    """Triples in batches of few users: a user's rows are dealt at random into parts, and a part is in one batch.
+
+    An epoch goes through the users once for each part, every time in another order. Parts are taken as they come until
+    the rows of the next one are too many for a batch. There are as many batches as the worst order needs, in every
+    epoch; what is not filled has weight 0.
+
+    Parameters
+    ----------
+    parts
+        Of a user's rows. One: whole users. With more, the rows of a batch are of more users, and are more like rows
+        drawn at random, which teach more; a batch of n rows has about parts * n / (mean rows of a user) of them.
+    """
+
+    def __init__(
+        self, rows: Interactions, *, parts: int, batch_size: int, seed: int, device: torch.device, n_negatives: int = 1
+    ) -> None:
+        super().__init__(rows, batch_size=batch_size, seed=seed, device=device, n_negatives=n_negatives)
+        self._parts = parts
+        self._n_users = len(rows.users)
+        self._owners = rows.user_index.astype(np.int64)
+        self._users: NDArray[np.int64] = np.zeros(0, dtype=np.int64)  # whose a part is, in the order of the epoch
+        self._counts: NDArray[np.int64] = np.zeros(0, dtype=np.int64)  # its rows
+        self._edges: NDArray[np.int64] = np.zeros(self.n_batches + 1, dtype=np.int64)  # of the batches, in that order
+
+    def _shape(self, rows: Interactions, batch_size: int) -> tuple[int, int]:
+        most = int(np.diff(rows.indptr).max(initial=0))
+        size = min(max(batch_size, 2 * most), max(len(rows), 1))
+        # A batch is closed when the next user's rows would be too many: it lacks fewer than `most`.
+        return size, -(-len(rows) // (size - most + 1 if size < len(rows) else size))
+
+    def _places(self, epoch: int) -> torch.Tensor:
+        kernels, n = pairs_on_cpu(), self._n_users
+        turns = [shuffled(derive(self._seed, "shuffle", epoch, one), n, _CPU).numpy() for one in range(self._parts)]
+        numbers = np.stack([place + one * n for one, place in enumerate(turns)])  # of the parts, in the epoch's order
+        self._users = np.concatenate([np.argsort(place) for place in turns])
+        self._counts = np.zeros(numbers.size, dtype=np.int64)
+        part, place = np.empty((2, self.n_rows), dtype=np.int64)
+        key = np.uint64(derive(self._seed, "parts", epoch))
+        kernels.deal_parts(key, numbers, self._owners, part, self._counts)
+        kernels.lay_out(part, self._begins(), place)
+        # Places that stay empty: somebody's who is in the batch, without weight.
+        somebody = self._users[np.minimum(self._edges[:-1], max(numbers.size - 1, 0))]
+        self.user.copy_(torch.from_numpy(np.repeat(somebody, self.batch_size)))
+        for buffer in (self.item, self.negatives, self.weight):
+            buffer.zero_()
+        return torch.from_numpy(place).to(self._user.device)
+
+    def _begins(self) -> NDArray[np.int64]:
+        """Return where in the buffers the rows of every part begin; note where batches do."""
+        before = np.concatenate([[0], np.cumsum(self._counts)])
+        begins = np.zeros(len(self._counts), dtype=np.int64)
+        edge = 0
+        for number in range(self.n_batches):
+            end = int(np.searchsorted(before, before[edge] + self.batch_size, side="right")) - 1
+            begins[edge:end] = number * self.batch_size + before[edge:end] - before[edge]
+            self._edges[number + 1] = edge = end
+        assert edge == len(self._counts), "there are as many batches as the worst order needs"
+        return begins
+
+    def users(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the users of a batch (one at least), and for each of its rows the place of its user among them.
+
+        Whoever has two parts in a batch is there twice.
+        """
+        edge, end = self._edges[number : number + 2]
+        place = np.zeros(self.batch_size, dtype=np.int64)
+        if edge == end:  # an empty one
+            return torch.from_numpy(self._users[-1:]), torch.from_numpy(place)
+        own = np.repeat(np.arange(end - edge), self._counts[edge:end])
+        place[: len(own)] = own
+        return torch.from_numpy(self._users[edge:end]), torch.from_numpy(place)
 
 
 class UserBatches:

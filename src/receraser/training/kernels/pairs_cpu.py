@@ -17,9 +17,11 @@ __all__ = [
     "adagrad_epoch",
     "adam",
     "deal",
+    "deal_parts",
     "dropped_gradients",
     "gradients",
     "kept_cells",
+    "lay_out",
     "places",
     "triples",
 ]
@@ -90,6 +92,27 @@ def deal(keys: Keys, n: int, bits: int, batch_size: int, rows: Int32) -> None:
         filled[at] += 1
     for at in range(n, rows.shape[0]):
         rows[at] = -1
+
+
+@compiled
+def deal_parts(key: np.uint64, numbers: Int64, users: Int64, out: Int64, counts: Int64) -> None:
+    """Deal the rows of every user at random into parts: write the number of a row's part, and add up rows by number.
+
+    `numbers`, (n_parts, n_users): those of the parts.
+    """
+    n_parts = np.uint64(numbers.shape[0])
+    for row in range(users.shape[0]):
+        part = np.int64(((_draw(key, np.uint64(row)) >> _S32) * n_parts) >> _S32)
+        out[row] = numbers[part, users[row]]
+        counts[out[row]] += 1
+
+
+@compiled
+def lay_out(parts: Int64, free: Int64, out: Int64) -> None:
+    """Write every row into the next free place of its part; `free` says where the first one is, and is used up."""
+    for row in range(parts.shape[0]):
+        out[row] = free[parts[row]]
+        free[parts[row]] += 1
 
 
 @compiled

@@ -15,9 +15,11 @@ __all__ = [
     "adagrad_epoch",
     "adam",
     "deal",
+    "deal_parts",
     "dropped_gradients",
     "gradients",
     "kept_cells",
+    "lay_out",
     "places",
     "triples",
 ]
@@ -41,6 +43,21 @@ def deal(keys: Keys, n: int, bits: int, batch_size: int, rows: Int32) -> None:  
     for batch in rows.reshape(-1, batch_size):
         there = batch >= 0
         batch[:] = np.concatenate([np.sort(batch[there]), batch[~there]])
+
+
+def deal_parts(key: np.uint64, numbers: Int64, users: Int64, out: Int64, counts: Int64) -> None:
+    """Deal the rows of every user at random into parts: write the number of a row's part, and add up rows by number."""
+    drawn = seeds.draw(int(key), np.arange(len(users))) >> np.uint64(32)
+    out[:] = numbers[((drawn * np.uint64(len(numbers))) >> np.uint64(32)).astype(np.int64), users]
+    counts += np.bincount(out, minlength=len(counts))
+
+
+def lay_out(parts: Int64, free: Int64, out: Int64) -> None:
+    """Write every row into the next free place of its part; `free` says where the first one is, and is used up."""
+    counts = np.bincount(parts, minlength=len(free))
+    before = np.cumsum(counts) - counts
+    out[np.argsort(parts, kind="stable")] = np.arange(len(parts)) + np.repeat(free - before, counts)
+    free += counts
 
 
 def triples(
