@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Part = Callable[["Dataset", "LocalExecutor"], Any]
 COMMAND = "python -m benchmarks.speed --data DIR"
-PARTED = {"user_parts": 4, "learning_rate": 0.02}  # of the attention: chosen on validation rows
+PARTED = {"user_parts": 3, "learning_rate": 0.02}  # of the attention: chosen on validation rows
 EPOCHS = {"bpr": (4, 6, 8, 10, 12, 16, 20, 30), "lightgcn": (10, 15, 20, 25, 30, 40, 60)}
 MILLIONS = 10_000_000
 
@@ -275,7 +275,7 @@ ROWS: Mapping[str, Callable[[Any], list[Row]]] = {
     "forget-lightgcn": _forget("forget one user, spectral K=32, LightGCN", "≤ 0.08"),
     "many": _many,
     "attended-bpr": _forget("forget one interaction, receraser K=10, BPR", "≤ 0.2"),
-    "attended-bpr-parts": _forget("the same with user_parts=4, learning_rate=0.02", "≤ 0.2"),
+    "attended-bpr-parts": _forget("the same with user_parts=3, learning_rate=0.02", "≤ 0.2"),
     "attended-lightgcn": _forget("forget one interaction, receraser K=10, LightGCN", "≤ 0.2"),
     "attended-wmf": _forget("forget one interaction, receraser K=10, WMF", "reported"),
     "partition": _partition("≤ 5 s"),

@@ -152,7 +152,7 @@ def test_the_worlds_are_what_they_are_called() -> None:
         world = WORLDS[called]
         side = Present(world.lined_up(), "user", world.width)
         side.aggregated(world.parameters())
-        quiet.append(float(side._weights.min()))
+        quiet.append(float(side._everybody._weights.min()))
     assert quiet[0] > 1e-6 > 1e-26 > quiet[1], "the second passes by whom it does not choose"
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from receraser.aggregation.learning import LinedUp
 from receraser.training.kernels import on_cpu, threads
@@ -69,7 +70,31 @@ def _aggregated(w: Parameters, name: str, vectors: torch.Tensor, absent: torch.T
 
 
 class Present:
-    """The vectors that there are, shard after shard in one table X; two products with it one way, one the other.
+    """The vectors that there are, shard after shard in one table; of those who are asked for, no others are moved."""
+
+    def __init__(self, lined_up: LinedUp, name: str, width: int) -> None:
+        there = ~lined_up.absent
+        vectors = lined_up.vectors[there]  # (n_there, dim)
+        self._table = torch.cat([vectors, torch.ones(len(vectors), 1)], dim=1)
+        self._at = np.full(tuple(there.shape), -1, dtype=np.int64)  # (n_shards, n): where in it; -1: nowhere
+        self._at[there.numpy()] = np.arange(len(vectors))
+        self._keys = ["transfer", "bias", f"{name}_hidden", f"{name}_hidden_bias", f"{name}_weights"]
+        self._width = width
+        self._everybody = _Moved(self._table, there.numpy(), width)
+
+    def aggregated(self, parameters: Parameters, some: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the aggregated vectors, (n, dim), of these places; by default of everybody."""
+        asked = self._everybody if some is None else self._moved(some)
+        result: torch.Tensor = _Aggregated.apply(asked, *(parameters[key] for key in self._keys))  # type: ignore[no-untyped-call]
+        return result
+
+    def _moved(self, some: torch.Tensor) -> _Moved:
+        at = self._at[:, some.numpy()]
+        return _Moved(self._table[torch.from_numpy(at[at >= 0])], at >= 0, self._width)
+
+
+class _Moved:
+    """A table X of vectors that shards hold; two products with it one way, one the other.
 
     X has a column of ones, so that a matrix W and a bias are one matrix W' of one more row. Then, in a shard,
 
@@ -78,40 +103,21 @@ class Present:
 
     where l makes a number of the hidden layer; A = w g is the gradient g of the sums, each times its weight; and B is
     the gradient of that number where the hidden layer is above zero, 0 elsewhere. Shards are computed side by side,
-    each by one thread: how many there are changes nothing. Where a few are asked for, it is done as `Dense` does it.
+    each by one thread: how many there are changes nothing.
     """
 
-    def __init__(self, lined_up: LinedUp, name: str, width: int) -> None:
-        there = ~lined_up.absent.numpy()  # (n_shards, n)
-        vectors = lined_up.vectors[~lined_up.absent]  # (n_there, dim)
-        self._name = name
-        self._keys = ["transfer", "bias", f"{name}_hidden", f"{name}_hidden_bias", f"{name}_weights"]
+    def __init__(self, table: torch.Tensor, there: NDArray[np.bool_], width: int) -> None:
+        n, dim = len(table), table.shape[1] - 1
         self._places = np.argsort(np.nonzero(there)[1], kind="stable")  # in the table, person by person
         self._indptr = np.concatenate([[0], np.cumsum(there.sum(axis=0))]).astype(np.int64)
-        self._moved, self._hidden = torch.empty_like(vectors), torch.empty((len(vectors), width))
-        self._of_both = torch.empty((len(vectors), vectors.shape[1] + width))  # A and B, beside each other
-        self._weights = torch.empty(len(vectors))
-        sizes = there.sum(axis=1).tolist()
-        table = torch.cat([vectors, torch.ones(len(vectors), 1)], dim=1)
+        self._moved, self._hidden = torch.empty((n, dim)), torch.empty((n, width))
+        self._of_both = torch.empty((n, dim + width))  # A and B, beside each other
+        self._weights = torch.empty(n)
         tables = (table, self._moved, self._hidden, self._of_both)
+        sizes = there.sum(axis=1).tolist()
         self._shards = list(zip(*(torch.split(one, sizes) for one in tables), strict=True))
-        self._nobody = len(vectors)
-        self._at = torch.full(there.shape, self._nobody)  # (n_shards, n): where in the table
-        self._at[~lined_up.absent] = torch.arange(self._nobody)
-        self._table = table
         self._pool = pool(threads())
         self.turn = 0  # how often it was called: the way back must be that of the last call
-
-    def aggregated(self, parameters: Parameters, some: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the aggregated vectors, (n, dim), of these places; by default of everybody."""
-        if some is not None:
-            at = self._at[:, some]
-            absent = at == self._nobody
-            vectors = self._table[at.masked_fill(absent, 0), :-1]  # whose do not matter where nobody is
-            return _aggregated(parameters, self._name, vectors, absent)
-        learned = [parameters[key] for key in self._keys]
-        result: torch.Tensor = _Aggregated.apply(self, *learned)  # type: ignore[no-untyped-call]
-        return result
 
     def forward(self, learned: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the aggregated vectors; what the way back needs stays in the buffers."""
@@ -153,10 +159,10 @@ class Present:
 
 
 class _Aggregated(torch.autograd.Function):
-    """`Present` as an operation of torch."""
+    """`_Moved` as an operation of torch."""
 
     @staticmethod
-    def forward(ctx: Any, side: Present, *learned: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, side: _Moved, *learned: torch.Tensor) -> torch.Tensor:
         ctx.side = side
         side.turn += 1
         ctx.turn = side.turn
