@@ -146,10 +146,10 @@ def ease(pairs: Pairs, config: Config, _: int) -> dict[str, Matrix]:
 
 # ---------------------------------------------------------------------- spectral: the shards' items merged in a tree
 def leading(columns: Matrix, rank: int) -> Matrix:
-    """Return U S of the leading singular directions; those of no length are left out."""
+    """Return U S of the leading singular directions; zeros for those of no length."""
     u, s, _ = np.linalg.svd(columns, full_matrices=False)
     kept = np.flatnonzero(s > 1e-7 * s.max(initial=0.0))[:rank]
-    return np.asarray(u[:, kept] * s[kept])
+    return np.pad(u[:, kept] * s[kept], ((0, 0), (0, min(rank, columns.shape[1]) - len(kept))))
 
 
 def side_by_side(nodes: list[Node]) -> Node:
@@ -175,13 +175,13 @@ def spectral(parts: list[Pairs], shards: list[dict[str, Matrix]], config: Config
         height += 1
         level = [side_by_side(level[i : i + 2]) for i in range(0, len(level), 2)]  # an odd one at the end waits
         for i, (items, columns) in enumerate(level):
-            if columns.shape[1] > (width := max(own["width"], own["rank"])):
+            if columns.shape[1] > (width := max(own["width"] or (96 if len(parts) <= 16 else 128), own["rank"])):
                 level[i] = items, leading(columns, width)
                 name, text = f"node.{height}.{i}", np.frombuffer("\n".join(items).encode(), dtype=np.uint8)
                 if len(level) > 1:  # the root is not kept, for every change changes it
                     found |= {name: level[i][1], f"{name}.items": text[:, None].astype(np.float64)}
     q = leading(level[0][1], own["rank"])
-    q /= (q**2).sum(axis=0) ** 0.25  # U S becomes U S^(1/2)
+    q /= np.maximum((q**2).sum(axis=0), 1e-300) ** 0.25  # U S becomes U S^(1/2)
     has = table(set().union(*parts))[2]
     for _ in range(own["polish"]):  # users exactly, then items by three steps
         q = solved(has.T, solved(has, q, *fold_in(config)), *fold_in(config), q, 3)

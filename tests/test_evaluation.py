@@ -6,10 +6,12 @@ import pytest
 import torch
 from ir_measures import AP, RR, P, R, Success, nDCG
 
+from receraser import seeds
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Histories, Interactions
 from receraser.errors import DataError, UsageError
 from receraser.evaluation import SCORE_BLOCK, RankingTask, evaluate
+from receraser.models.wmf import WMF
 from tests.contracts.worlds import random_rows
 
 
@@ -136,3 +138,17 @@ def test_a_task_without_anybody_has_no_hits() -> None:
     scorer = Table(train.users, train.items)
     assert task.metric(scorer.scores, "ndcg@5") == 0.0
     assert task.hits(scorer.scores, 5).shape == (0, 5)
+
+
+@pytest.mark.parametrize("together", [1, 7, 64, 1000])
+def test_hits_do_not_depend_on_how_many_are_scored_together(together: int) -> None:
+    rows = random_rows(150, 30, 0.3, seed=1)
+    some = seeds.uniform(seeds.derive(1, "held out"), np.arange(len(rows))) < 0.2
+    train, test = rows.take(~some), rows.take(some)
+    model = WMF(dim=4).fit(train)
+    task = RankingTask(train.items, train, test)
+    assert len(task.histories) > 100
+    expected = task.hits(model.scores, 10)
+    assert expected.any()
+    assert np.array_equal(task.hits(model.scores, 10, together=together), expected)
+    assert task.metric(model.scores, "ndcg@10", together=together) == task.metric(model.scores, "ndcg@10")

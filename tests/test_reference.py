@@ -28,11 +28,11 @@ SCRIPT = Path(__file__).parent.parent / "audit" / "reference.py"
 WORLD = blocks(70, 40, 4)
 
 
-def sharded(n_shards: int, **settings: object) -> Engine:
+def sharded(n_shards: int, dim: int = 7, **settings: object) -> Engine:
     return Engine(
-        model=WMF(dim=7, n_sweeps=4),
+        model=WMF(dim=dim, n_sweeps=4),
         partitioner=Hashed(n_shards=n_shards),
-        aggregator=Spectral(rank=6, width=9, **settings),  # type: ignore[arg-type]
+        aggregator=Spectral(**{"rank": 6, "width": 9, **settings}),  # type: ignore[arg-type]
         seed=3,
         executor=Here(),
     )
@@ -42,6 +42,8 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     "wmf": lambda: Engine(model=WMF(dim=7, n_sweeps=4), seed=3, executor=Here()),
     "spectral": lambda: sharded(4),
     "product, an odd shard, polish": lambda: sharded(5, merge="product", polish=2),
+    "nodes of 96 columns": lambda: sharded(3, 60, width=0),
+    "nodes of 128 columns": lambda: sharded(17, 70, width=0),
     "its own fold-in": lambda: sharded(2, missing_weight=0.3, regularization=0.05),
     "ease": lambda: Engine(model=EASE(regularization=5.0), seed=3, executor=Here()),
 }

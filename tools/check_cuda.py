@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,11 +30,14 @@ from receraser.evaluation import RankingTask, evaluate
 from receraser.execution.local import LocalExecutor
 from receraser.fingerprint import of_tensors
 from receraser.models.lightgcn import on_cpu, on_cuda
+from receraser.models.objectives import NonSampling
 from receraser.models.registry import make_factor_model, make_model
 from receraser.partition.hashed import Hashed
 from receraser.ranking import top_k
-from receraser.training.batches import Triples
+from receraser.training.batches import Triples, UserTriples
 from receraser.training.least_squares import Problem, pad
+from receraser.training.loop import Descent
+from receraser.training.optimizers import Adam
 from receraser.training.pairs import ADAGRAD, ADAM, PairSteps, Rule
 from receraser.training.sparse import gather, times_dense
 
@@ -60,13 +64,53 @@ def check_draws() -> str:
 def check_batches() -> str:
     """Shuffles and negatives are the same integers."""
     rows = world()
-    both = []
-    for device in (CPU, GPU):
-        batches = Triples(rows, batch_size=512, seed=3, device=device, n_negatives=2)
-        batches.prepare(4)
-        both.append(torch.cat([batches.user[:, None], batches.item[:, None], batches.negatives], dim=1).cpu())
-    assert torch.equal(*both)
-    return f"{len(rows)} triples equal"
+    for kind in (Triples, partial(UserTriples, parts=3)):
+        both = []
+        for device in (CPU, GPU):
+            batches = kind(rows, batch_size=512, seed=3, device=device, n_negatives=2)
+            batches.prepare(4)
+            drawn = (batches.user, batches.item, batches.weight.to(torch.int64))
+            both.append(torch.cat([*(one[:, None] for one in drawn), batches.negatives], dim=1).cpu())
+        assert torch.equal(*both)
+    return f"{len(rows)} triples equal, also of few users"
+
+
+def check_tables() -> str:
+    """WMF's loss over tables, as captured steps, learns what it learns step by step, and what rows one by one teach."""
+    rows = world()
+    learned: list[torch.Tensor] = []
+    for tables in (False, True, True):
+        p, q = (
+            torch.from_numpy(seeds.normal(key, np.arange(len(ids), dtype=np.uint64), 16) * np.float32(0.1)).to(GPU)
+            for key, ids in ((1, rows.users), (2, rows.items))
+        )
+
+        def vectors(
+            users: torch.Tensor | None = None, p: torch.Tensor = p, q: torch.Tensor = q
+        ) -> tuple[torch.Tensor, torch.Tensor]:
+            return p if users is None else gather(p, users), q
+
+        objective = NonSampling(
+            rows,
+            batch_size=64,
+            seed=3,
+            missing_weight=0.2,
+            dropout=0.3,
+            dim=16,
+            parameters=(p, q),
+            vectors=vectors,
+            tables=tables,
+        )
+        if len(learned) == 2:
+            objective.fixed_shape = False  # not captured
+        descent = Descent(objective, Adam((p, q), 0.01))
+        for epoch in (1, 2, 3):
+            descent.run_epoch(epoch)
+        learned.append(torch.cat([p, q]).detach().cpu())
+    assert torch.equal(learned[1], learned[2]), "captured and step by step differ"
+    apart = float((learned[0] - learned[1]).norm() / learned[0].norm())
+    assert apart < 1e-3, apart
+    return f"captured as step by step; relative difference to rows one by one {apart:.1e}"
 
 
 def check_pairs() -> str:
@@ -199,7 +243,8 @@ def check_forget(model: str, **settings: object) -> str:
     train, valid = left.take(~held), left.take(held)
     own = rows.without(left)
     seconds = []
-    for aggregator in (Mean(), Static(n_epochs=2), Attention(n_epochs=3, validate_every=1, batch_size=256)):
+    attention = partial(Attention, n_epochs=3, validate_every=1, batch_size=256, user_batch_size=64)
+    for aggregator in (Mean(), Static(n_epochs=2), attention(), attention(user_parts=2)):
         digests = []
         for table in (Interactions.union([train, own]), train):
             with LocalExecutor(2) as executor:
@@ -221,6 +266,7 @@ def check_forget(model: str, **settings: object) -> str:
 CHECKS: dict[str, Callable[[], str]] = {
     "draws": check_draws,
     "batches": check_batches,
+    "tables": check_tables,
     "pairs": check_pairs,
     "sparse product": check_product,
     "gather": check_gather,

@@ -198,11 +198,12 @@ def test_the_absent_teach_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ABLE)
-def test_both_networks_learn_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("parts", [0, 2])
+def test_both_networks_learn_the_same(name: str, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     submodels = shards_of(ABLE[name])
-    found = fit(submodels, n_epochs=3)
+    found = fit(submodels, n_epochs=3, user_parts=parts)
     monkeypatch.setattr(attention_module, "side_of", dense)
-    expected = fit(submodels, n_epochs=3)
+    expected = fit(submodels, n_epochs=3, user_parts=parts)
     for table in expected:
         one = wide(expected, table)
         np.testing.assert_allclose(wide(found, table), one, atol=1e-4 * float(np.abs(one).max()), err_msg=table)
@@ -261,6 +262,8 @@ def test_everything_in_a_fit_matters() -> None:
         {"attention_dim": 5},
         {"batch_size": 32},
         {"n_negatives": 3},
+        {"user_parts": 1},
+        {"user_parts": 2},
         {"dropout": 0.0},
         {"dropout": 0.5},
         {"optimizer": "adam"},

@@ -102,10 +102,12 @@ WORLDS |= {f"world {seed}": random_world(seed) for seed in range(12)}
 Results = dict[str, torch.Tensor]  # the vectors, and the gradient of everything learned
 
 
-def results(side: Side, parameters: dict[str, torch.Tensor], seed: int = 3) -> Results:
+def results(
+    side: Side, parameters: dict[str, torch.Tensor], seed: int = 3, some: torch.Tensor | None = None
+) -> Results:
     """The vectors, and what comes back from some gradient of theirs."""
     with one_torch_thread():
-        out = side.aggregated(parameters)
+        out = side.aggregated(parameters, some)
         of_out = torch.from_numpy(np.random.default_rng(seed).normal(size=tuple(out.shape))).to(out.dtype)
         gradients = torch.autograd.grad(out, list(parameters.values()), of_out, allow_unused=True)
     found = dict(zip(parameters, gradients, strict=True))
@@ -218,7 +220,9 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(kernel_threads: None) -
         use_threads(number)
         if threads() != number:
             pytest.skip("numba may use a single thread here")
-        found.append(bits(results(Present(world.lined_up(), "user", world.width), world.parameters())))
+        side = Present(world.lined_up(), "user", world.width)
+        few = results(side, world.parameters(), some=torch.arange(0, 1500, 7))
+        found.append([bits(results(side, world.parameters())), bits(few)])
     assert found[0] == found[1] == found[2] == found[3]
 
 
@@ -233,6 +237,11 @@ def test_the_bits_do_not_depend_on_what_was_computed_before() -> None:
     assert all(bits(other)[name] != one for name, one in before.items())
     assert bits(first) == before, "what was handed out is nobody's buffer"
     assert bits(results(side, world.parameters())) == before
+    some = torch.tensor([3, 1, 3, 0])
+    few = bits(results(side, world.parameters(), some=some))
+    results(side, world.parameters(seed=8), seed=9, some=torch.tensor([2, 1]))
+    results(side, world.parameters(seed=8), seed=9)
+    assert bits(results(side, world.parameters(), some=some)) == few
 
 
 def test_only_the_last_call_has_a_way_back() -> None:
@@ -261,21 +270,18 @@ def test_the_written_out_network_runs_where_its_kernels_do(monkeypatch: pytest.M
 @pytest.mark.parametrize("kind", [Dense, Present])
 @pytest.mark.parametrize("name", WORLDS)
 def test_some_are_what_they_are_among_all(name: str, kind: type[Dense | Present]) -> None:
-    """Vectors and gradients, in any order, and one twice."""
+    """Vectors and gradients, in any order, and one twice: who counts twice has twice the gradient."""
     world = WORLDS[name]
     lined_up = world.lined_up()
-    side: Side = Dense(lined_up, "user") if kind is Dense else Present(lined_up, "user", world.width)
     n = lined_up.vectors.shape[1]
-    some = torch.from_numpy(np.random.default_rng(1).integers(0, n, size=min(n, 5)))
+    some = torch.tensor([*range(n - 1, 0, -2), 0, 0][-7:]) if n else torch.zeros(0, dtype=torch.int64)
     parameters = world.parameters()
-    with one_torch_thread():
-        of_some = torch.randn((len(some), lined_up.vectors.shape[2]), generator=torch.Generator().manual_seed(1))
-        found = side.aggregated(parameters, some)
-        gradients = torch.autograd.grad(found, list(parameters.values()), of_some, allow_unused=True)
-        whole = side.aggregated(parameters)
-        expected = torch.autograd.grad(whole[some], list(parameters.values()), of_some, allow_unused=True)
-    torch.testing.assert_close(found, whole[some], rtol=1e-5, atol=1e-5)
-    for one, other in zip(gradients, expected, strict=True):
-        assert (one is None) == (other is None)
-        if one is not None and other is not None:
-            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    side: Side = Dense(lined_up, "user") if kind is Dense else Present(lined_up, "user", world.width)
+    found = results(side, parameters, some=some)
+    lined_up.vectors = lined_up.vectors.double()
+    wide = world.parameters(dtype=torch.float64)
+    everybody = Dense(lined_up, "user").aggregated(wide)[some]
+    of_some = torch.from_numpy(np.random.default_rng(3).normal(size=tuple(everybody.shape)))
+    gradients = torch.autograd.grad(everybody, list(wide.values()), of_some, allow_unused=True)
+    expected = {name: one for name, one in zip(wide, gradients, strict=True) if one is not None}
+    assert_close(found, {"vectors": everybody.detach(), **expected}, within=5e-6 if world.scale == 1.0 else 5e-5)

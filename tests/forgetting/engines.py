@@ -129,9 +129,11 @@ class Combination:
     shards: int = 3
     hyperparameters: Mapping[str, object] = field(default_factory=dict, hash=False)
     partition_settings: Mapping[str, object] = field(default_factory=dict, hash=False)
+    aggregation_settings: Mapping[str, object] = field(default_factory=dict, hash=False)
 
     def __str__(self) -> str:
-        more = [str(value) for value in (*self.hyperparameters.values(), *self.partition_settings.values())]
+        changed = (self.hyperparameters, self.partition_settings, self.aggregation_settings)
+        more = [str(value) for settings in changed for value in settings.values()]
         return "-".join([self.partition, self.aggregation, self.model, *more])
 
     @property
@@ -158,7 +160,7 @@ class Combination:
             device="cpu",
             hyperparameters={**_SHORT.get(self.model, {}), **self.hyperparameters},
             partition_settings={**(_CLUSTERED if clustered else {}), **self.partition_settings},
-            aggregation_settings=_AGGREGATIONS.get(self.aggregation, {}),
+            aggregation_settings={**_AGGREGATIONS.get(self.aggregation, {}), **self.aggregation_settings},
         )
 
     def engine(self, executor: Executor | None = None, *, seed: int = SEED) -> Engine:
@@ -179,6 +181,8 @@ MORE = [
     Combination("hash", "attention", "bpr", shards=4),
     Combination("hash", "attention", "wmf", hyperparameters={"solver": "adagrad", "n_epochs": 3, "batch_size": 4}),
     Combination("random", "attention", "wmf"),
+    Combination("inbp", "attention", "bpr", aggregation_settings={"user_parts": 2}),
+    Combination("hash", "spectral", "wmf", 17, {"dim": 70}, aggregation_settings={"width": 0}),  # wide nodes, cut
     Combination("ubp", "attention", "wmf"),
     Combination("ubp", "static", "bpr", partition_settings={"capacity": "users"}),
     Combination("ubp", "mean", "lightgcn", shards=2),

@@ -246,39 +246,56 @@ def test_triples_of_few_users_depend_on_seed_and_epoch_alone() -> None:
 
 
 @given(
-    st.lists(st.integers(0, 40), min_size=1, max_size=30), st.integers(1, 100), st.integers(1, 4), st.integers(0, 99)
+    st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 100), st.integers(1, 60), st.integers(0, 99)
 )
 def test_there_are_batches_enough_for_any_order(counts: list[int], batch_size: int, parts: int, seed: int) -> None:
-    """`prepare` says so itself; and hardly more than are needed."""
-    rows = Interactions.from_pairs([(f"u{user}", f"i{item}") for user, n in enumerate(counts) for item in range(n)])
+    """`prepare` says so itself; and hardly more than are needed: all but the last few have their share of the rows."""
+    rows = Interactions.from_pairs(
+        [*((f"u{user}", f"i{item}") for user, n in enumerate(counts) for item in range(n)), ("another", "only theirs")]
+    )
     made = UserTriples(rows, parts=parts, batch_size=batch_size, seed=seed, device=CPU)
     made.prepare(1)
-    assert (made.weight > 0).sum() <= len(rows)
-    assert made.batch_size >= min(batch_size, len(rows))
-    assert made.n_batches <= 2 * -(-len(rows) // made.batch_size)
+    largest = -(-max(counts) // min(parts, max(counts)))
+    assert made.batch_size == min(max(batch_size, 2 * largest), len(rows))
+    filled = (made.weight.reshape(made.n_batches, -1) > 0).sum(dim=1)
+    assert int(filled.sum()) == len(rows), "everybody lacks something"
+    share = len(rows) / made.n_batches
+    used = int((filled > 0).sum())
+    assert (filled[: used - 1] >= share).all()
+    assert used >= len(rows) / (share + largest)
 
 
 @pytest.mark.parametrize("name", edges())
 def test_triples_of_few_users_at_the_edge(name: str) -> None:
-    made = parted(edges()[name], batch_size=2)
+    rows = edges()[name]
+    made = parted(rows, batch_size=2)
     assert all(len(made.users(number)[0]) for number in range(made.n_batches))
+    assert made.n_batches >= bool(len(rows))
 
 
-@given(st.lists(st.integers(0, 6), max_size=50), st.integers(1, 5), st.integers(0, 2**64 - 1))
-def test_parts_are_dealt_and_laid_out_alike_by_both_kernels(owners: list[int], parts: int, key: int) -> None:
-    users = np.array(owners, dtype=np.int64)
-    numbers = np.random.default_rng(1).permutation(7 * parts).reshape(parts, 7)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(1, 5), st.integers(0, 2**64 - 1))
+def test_parts_are_dealt_and_laid_out_alike_by_both_kernels(counts: list[int], n_parts: int, key: int) -> None:
+    """A user's parts are as equal as can be."""
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    n, n_rows = len(counts), int(indptr[-1])
+    bits = np.array([seeds.domain_bits(one) for one in counts], dtype=np.int64)
+    numbers = np.random.default_rng(1).permutation(n * n_parts).reshape(n_parts, n)
     found = []
     for module in (pairs_cpu, pairs_plain):
-        part, place, counts = np.empty_like(users), np.empty_like(users), np.zeros(7 * parts, dtype=np.int64)
-        module.deal_parts(np.uint64(key), numbers, users, part, counts)
-        free = 1000 * np.arange(7 * parts)
+        part, place = np.empty((2, n_rows), dtype=np.int64)
+        sizes = np.zeros(n * n_parts, dtype=np.int64)
+        module.deal_parts(seeds.rounds(key), indptr, bits, numbers, part, sizes)
+        free = 1000 * np.arange(n * n_parts)
         module.lay_out(part, free, place)
-        found.append([part.tolist(), place.tolist(), counts.tolist(), free.tolist()])
+        found.append([part.tolist(), place.tolist(), sizes.tolist(), free.tolist()])
     assert found[0] == found[1]
-    part, place, counts, free = found[0]
-    assert len(set(place)) == len(users)
-    assert [1000 * n + many for n, many in enumerate(counts)] == free
+    part, place, sizes, free = (np.array(one, dtype=np.int64) for one in found[0])
+    assert len(set(place.tolist())) == n_rows
+    assert (1000 * np.arange(n * n_parts) + sizes).tolist() == free.tolist()
+    for user, own in enumerate(numbers.T):
+        rows = part[indptr[user] : indptr[user + 1]]
+        assert set(rows.tolist()) <= set(own.tolist()), "its own parts"
+        assert np.ptp(sizes[own]) <= 1
 
 
 # ---------------------------------------------------------------------- the rows of a batch of users as a table
@@ -298,4 +315,4 @@ def test_tables_of_users_hold_the_rows_of_the_same_batches(batch_size: int) -> N
             assert everybody[real > 0].tolist() == user.tolist()
             assert len(everybody) == table.batch_size
             cells = sorted(zip(place.tolist(), item.tolist(), strict=True))
-            assert [(row, column) for row, column in held.nonzero().tolist()] == cells
+            assert [(row, column) for row, column in held[real > 0].nonzero().tolist()] == cells

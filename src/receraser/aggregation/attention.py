@@ -50,7 +50,8 @@ class Attention:
         For pairwise models: rows per step; items drawn per row, of which the hardest is used.
     user_parts
         For pairwise models: deal the rows of a user into so many parts, each in one step (0: a step has rows at
-        random). Then a step computes the vectors of its own users alone, which on a CPU saves a third of the time.
+        random). Then a step computes the vectors of its own users alone, which on a CPU saves a fifth of the time. A
+        step has room for two of the largest parts, whatever `batch_size` says.
     user_batch_size
         For WMF: users per step.
     dropout
@@ -71,13 +72,13 @@ class Attention:
     validate_every: int = 2
     batch_size: int = 2048
     n_negatives: int = 8
+    user_parts: int = 0
     user_batch_size: int = 256
     dropout: float = 0.3
     optimizer: str = "adam"
     learning_rate: float = 0.005
     weight_decay: float = 0.00001
     anneal: bool = False
-    user_parts: int = 0
     device: str = "cpu"
 
     def __post_init__(self) -> None:

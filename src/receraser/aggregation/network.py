@@ -2,7 +2,7 @@
 
 `Dense` says it in a few lines of torch, with its gradient recorded; it runs on a GPU, and where there is no numba.
 `Present` is what runs on the CPU: it computes only the vectors that a shard holds (in interaction-balanced shards about
-half of them), keeps its buffers from step to step, and writes its gradient out. A test holds the two to each other.
+half of them), and of those who are asked for, and writes its gradient out. A test holds the two to each other.
 """
 
 from __future__ import annotations
@@ -75,25 +75,25 @@ class Present:
     def __init__(self, lined_up: LinedUp, name: str, width: int) -> None:
         there = ~lined_up.absent
         vectors = lined_up.vectors[there]  # (n_there, dim)
-        self._table = torch.cat([vectors, torch.ones(len(vectors), 1)], dim=1)
+        self._rows = torch.cat([vectors, torch.ones(len(vectors), 1)], dim=1)
         self._at = np.full(tuple(there.shape), -1, dtype=np.int64)  # (n_shards, n): where in it; -1: nowhere
         self._at[there.numpy()] = np.arange(len(vectors))
         self._keys = ["transfer", "bias", f"{name}_hidden", f"{name}_hidden_bias", f"{name}_weights"]
         self._width = width
-        self._everybody = _Moved(self._table, there.numpy(), width)
+        self._everybody = _Table(self._rows, there.numpy(), width)
 
     def aggregated(self, parameters: Parameters, some: torch.Tensor | None = None) -> torch.Tensor:
         """Return the aggregated vectors, (n, dim), of these places; by default of everybody."""
-        asked = self._everybody if some is None else self._moved(some)
+        asked = self._everybody if some is None else self._table_of(some)
         result: torch.Tensor = _Aggregated.apply(asked, *(parameters[key] for key in self._keys))  # type: ignore[no-untyped-call]
         return result
 
-    def _moved(self, some: torch.Tensor) -> _Moved:
+    def _table_of(self, some: torch.Tensor) -> _Table:
         at = self._at[:, some.numpy()]
-        return _Moved(self._table[torch.from_numpy(at[at >= 0])], at >= 0, self._width)
+        return _Table(self._rows[torch.from_numpy(at[at >= 0])], at >= 0, self._width)
 
 
-class _Moved:
+class _Table:
     """A table X of vectors that shards hold; two products with it one way, one the other.
 
     X has a column of ones, so that a matrix W and a bias are one matrix W' of one more row. Then, in a shard,
@@ -159,10 +159,10 @@ class _Moved:
 
 
 class _Aggregated(torch.autograd.Function):
-    """`_Moved` as an operation of torch."""
+    """`_Table` as an operation of torch."""
 
     @staticmethod
-    def forward(ctx: Any, side: _Moved, *learned: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, side: _Table, *learned: torch.Tensor) -> torch.Tensor:
         ctx.side = side
         side.turn += 1
         ctx.turn = side.turn

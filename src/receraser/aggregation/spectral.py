@@ -47,7 +47,7 @@ Matrix = NDArray[np.float64]
 
 _MERGES = ("concat", "product", "consensus")
 _COUNT_POWER = 0.3  # by which the vectors of rare items are shortened for a consensus
-_WIDTHS, _MANY = (96, 128), 16  # of the nodes, with so many shards at most and with more
+_NARROW, _WIDE, _MANY_SHARDS = 96, 128, 16  # columns of a node, with so many shards at most, and with more
 _CONSENSUS_WEIGHTS = 0.3, 0.02  # missing_weight, regularization
 
 
@@ -137,7 +137,7 @@ class Spectral:
             return {"item_vectors": np.ascontiguousarray(q), **tree.nodes}, _gap(values, self.rank)
 
     def _width_for(self, n_shards: int) -> int:
-        return self.width or (_WIDTHS[0] if n_shards <= _MANY else _WIDTHS[1])
+        return self.width or (_NARROW if n_shards <= _MANY_SHARDS else _WIDE)
 
     def _merge_of(self, base: FactorModel) -> str:
         if self.merge != "auto":

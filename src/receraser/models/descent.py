@@ -72,8 +72,8 @@ class Validation:
     def __init__(self, train: Interactions, valid: Interactions, device: torch.device) -> None:
         self._task = RankingTask(train.items, train, valid)
         self._rows = torch.from_numpy(train.users.indices(self._task.histories.users)).to(device)
-        large = max(SCORE_BLOCK, _LARGE // max(1, len(train.items)))
-        self._together = large if device.type == "cuda" else SCORE_BLOCK
+        self._whole = device.type == "cuda"
+        self._together = max(SCORE_BLOCK, _LARGE // max(1, len(train.items))) if self._whole else SCORE_BLOCK
 
     def __bool__(self) -> bool:
         return len(self._rows) > 0
@@ -87,6 +87,6 @@ class Validation:
             nonlocal done
             block = vectors[done : done + len(histories)]
             done += len(histories)
-            return block @ items.detach().T if block.is_cuda else score_blocks(block, items.detach())
+            return block @ items.detach().T if self._whole else score_blocks(block, items.detach())
 
         return self._task.metric(score, VALIDATION_METRIC, together=self._together)

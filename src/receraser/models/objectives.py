@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -76,8 +76,11 @@ class Pairwise:
         self._seed = seed
         device = self.parameters[0].device
         self._key = torch.zeros((), dtype=torch.int64, device=device)
+        assert not (user_parts and penalised), "the tables that are penalised are those of everybody"
         kind = partial(UserTriples, parts=user_parts) if user_parts else Triples
         self._batches: Triples = kind(rows, batch_size=batch_size, seed=seed, device=device, n_negatives=n_negatives)
+        few = isinstance(self._batches, UserTriples) and device.type == "cpu"  # a GPU has time for everybody
+        self._few = cast("UserTriples", self._batches) if few else None  # whose users alone are computed
         self.n_batches = self._batches.n_batches
 
     def prepare(self, epoch: int) -> None:
@@ -88,8 +91,8 @@ class Pairwise:
     def loss(self, number: torch.Tensor) -> torch.Tensor:
         """Return the loss of a batch of triples."""
         batch = self._batches.batch(number)
-        if isinstance(self._batches, UserTriples) and not self._key.is_cuda and self._penalised is None:
-            users, places = self._batches.users(int(number))
+        if self._few is not None:
+            users, places = self._few.users(int(number))
             p, q = self._vectors(users)
             batch = places, *batch[1:]
         else:
@@ -212,7 +215,7 @@ class NonSampling:
         if isinstance(self._batches, UserTables):
             user, real, held = self._batches.batch(number)
             vectors, q = self._of(user)
-            vectors = vectors * real[:, None]  # (b, dim)
+            vectors = vectors * real[:, None]  # (b, dim): of nobody, zeros
             scores = (vectors @ q.T) * held  # (b, n_items): a score of 0 adds nothing
         else:
             user, place, item = self._batches.batch(int(number))

@@ -1,7 +1,7 @@
 """Shuffled batches and negatives, drawn from the shard alone by counters: the same integers on every device.
 
-Every batch has the same shape; the last one is filled up with rows of weight 0. An epoch lies in buffers that are
-refilled in place, so that a captured CUDA graph can be replayed over it.
+Every batch has the same shape; what is not filled of one has weight 0. An epoch lies in buffers that are refilled in
+place, so that a captured CUDA graph can be replayed over it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from receraser.training.kernels import pairs_on_cpu
 __all__ = ["Held", "Triples", "UserBatches", "UserTables", "UserTriples", "draw_keys", "shuffled"]
 
 MOST_BYTES = 8 * 2**30  # of the table of bits
-_CPU = torch.device("cpu")
 MOST_CELLS = 2**27  # of a batch of users by all items: half a gigabyte, a few times
+_CPU = torch.device("cpu")
 
 
 def shuffled(key: int, n: int, device: torch.device) -> torch.Tensor:
@@ -133,46 +133,53 @@ class Triples:
 class UserTriples(Triples):
     """Triples in batches of few users: a user's rows are dealt at random into parts, and a part is in one batch.
 
-    An epoch goes through the users once for each part, every time in another order. Parts are taken as they come until
-    the rows of the next one are too many for a batch. There are as many batches as the worst order needs, in every
-    epoch; what is not filled has weight 0.
+    An epoch goes through the users once for each part, every time in another order. There are as many batches as the
+    worst order needs, in every epoch; parts are taken as they come until a batch has its share of all rows.
 
     Parameters
     ----------
     parts
-        Of a user's rows. One: whole users. With more, the rows of a batch are of more users, and are more like rows
-        drawn at random, which teach more; a batch of n rows has about parts * n / (mean rows of a user) of them.
+        Of a user's rows, as equal as can be. One: whole users. With more, the rows of a batch are of more users, and
+        more like rows drawn at random, which teach more; n rows are of about parts * n / (mean rows of a user) users.
+    batch_size
+        Rows that a batch has room for; twice the largest part at least.
     """
 
     def __init__(
         self, rows: Interactions, *, parts: int, batch_size: int, seed: int, device: torch.device, n_negatives: int = 1
     ) -> None:
+        most = int(np.diff(rows.indptr).max(initial=0))
+        self._parts = max(1, min(parts, most))
+        self._most = -(-most // self._parts)  # rows of a part
         super().__init__(rows, batch_size=batch_size, seed=seed, device=device, n_negatives=n_negatives)
-        self._parts = parts
         self._n_users = len(rows.users)
-        self._owners = rows.user_index.astype(np.int64)
+        self._indptr = rows.indptr
+        self._bits = np.array([seeds.domain_bits(int(n)) for n in np.diff(rows.indptr)], dtype=np.int64)
         self._users: NDArray[np.int64] = np.zeros(0, dtype=np.int64)  # whose a part is, in the order of the epoch
         self._counts: NDArray[np.int64] = np.zeros(0, dtype=np.int64)  # its rows
         self._edges: NDArray[np.int64] = np.zeros(self.n_batches + 1, dtype=np.int64)  # of the batches, in that order
 
     def _shape(self, rows: Interactions, batch_size: int) -> tuple[int, int]:
-        most = int(np.diff(rows.indptr).max(initial=0))
-        size = min(max(batch_size, 2 * most), max(len(rows), 1))
-        # A batch is closed when the next user's rows would be too many: it lacks fewer than `most`.
-        return size, -(-len(rows) // (size - most + 1 if size < len(rows) else size))
+        size = min(max(batch_size, 2 * self._most), max(len(rows), 1))
+        # With its share of all rows and one part more a batch is not fuller than it may be (`_begins`).
+        return size, -(-len(rows) // (size - self._most + 1 if size < len(rows) else size))
 
     def _places(self, epoch: int) -> torch.Tensor:
         kernels, n = pairs_on_cpu(), self._n_users
         turns = [shuffled(derive(self._seed, "shuffle", epoch, one), n, _CPU).numpy() for one in range(self._parts)]
         numbers = np.stack([place + one * n for one, place in enumerate(turns)])  # of the parts, in the epoch's order
-        self._users = np.concatenate([np.argsort(place) for place in turns])
-        self._counts = np.zeros(numbers.size, dtype=np.int64)
+        users = np.concatenate([np.argsort(place) for place in turns])
+        counts = np.zeros(numbers.size, dtype=np.int64)
         part, place = np.empty((2, self.n_rows), dtype=np.int64)
-        key = np.uint64(derive(self._seed, "parts", epoch))
-        kernels.deal_parts(key, numbers, self._owners, part, self._counts)
-        kernels.lay_out(part, self._begins(), place)
+        keys = seeds.rounds(derive(self._seed, "parts", epoch))
+        kernels.deal_parts(keys, self._indptr, self._bits, numbers, part, counts)
+        there = counts > 0
+        self._users, self._counts = users[there], counts[there]
+        free = np.zeros(numbers.size, dtype=np.int64)
+        free[there] = self._begins()
+        kernels.lay_out(part, free, place)
         # Places that stay empty: somebody's who is in the batch, without weight.
-        somebody = self._users[np.minimum(self._edges[:-1], max(numbers.size - 1, 0))]
+        somebody = self._users[np.minimum(self._edges[:-1], len(self._users) - 1)]
         self.user.copy_(torch.from_numpy(np.repeat(somebody, self.batch_size)))
         for buffer in (self.item, self.negatives, self.weight):
             buffer.zero_()
@@ -182,9 +189,10 @@ class UserTriples(Triples):
         """Return where in the buffers the rows of every part begin; note where batches do."""
         before = np.concatenate([[0], np.cumsum(self._counts)])
         begins = np.zeros(len(self._counts), dtype=np.int64)
+        share = -(-self.n_rows // max(1, self.n_batches))
         edge = 0
         for number in range(self.n_batches):
-            end = int(np.searchsorted(before, before[edge] + self.batch_size, side="right")) - 1
+            end = min(int(np.searchsorted(before, before[edge] + share)), len(self._counts))
             begins[edge:end] = number * self.batch_size + before[edge:end] - before[edge]
             self._edges[number + 1] = edge = end
         assert edge == len(self._counts), "there are as many batches as the worst order needs"
@@ -204,22 +212,32 @@ class UserTriples(Triples):
         return torch.from_numpy(self._users[edge:end]), torch.from_numpy(place)
 
 
-class UserBatches:
-    """Batches of users, each with all of its rows; the users are shuffled every epoch."""
+class _Users:
+    """What batches of users have in common: the users are shuffled every epoch."""
 
-    def __init__(self, rows: Interactions, *, batch_size: int, seed: int, device: torch.device) -> None:
+    def __init__(self, rows: Interactions, batch_size: int, seed: int) -> None:
         self.n_users = len(rows.users)
         self.batch_size = min(batch_size, max(self.n_users, 1))
         self.n_batches = -(-self.n_users // self.batch_size)
         self._seed = seed
+
+    def _places(self, epoch: int, device: torch.device) -> torch.Tensor:
+        """Return the place of every user in an epoch."""
+        return shuffled(derive(self._seed, "shuffle", epoch), self.n_users, device)
+
+
+class UserBatches(_Users):
+    """Batches of users, each with all of its rows."""
+
+    def __init__(self, rows: Interactions, *, batch_size: int, seed: int, device: torch.device) -> None:
+        super().__init__(rows, batch_size, seed)
         self._indptr = torch.from_numpy(rows.indptr).to(device)
         self._item = torch.from_numpy(rows.item_index.astype("int64")).to(device)
         self._order = torch.arange(self.n_users, device=device)
 
     def prepare(self, epoch: int) -> None:
         """Shuffle the users for an epoch."""
-        place = shuffled(derive(self._seed, "shuffle", epoch), self.n_users, self._order.device)
-        self._order = torch.argsort(place)
+        self._order = torch.argsort(self._places(epoch, self._order.device))
 
     def batch(self, number: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return the users (b,) of a batch, and for each of their rows the user's place in it and the item (n,)."""
@@ -231,17 +249,14 @@ class UserBatches:
         return user, place, self._item[entry]
 
 
-class UserTables:
+class UserTables(_Users):
     """The same batches of users in the same order, with their rows as a table: one fixed shape, for a captured step.
 
     A place for every item in every row: for a GPU, and for catalogues where that is not too much (`fits`).
     """
 
     def __init__(self, rows: Interactions, *, batch_size: int, seed: int, device: torch.device) -> None:
-        self.n_users = len(rows.users)
-        self.batch_size = min(batch_size, max(self.n_users, 1))
-        self.n_batches = -(-self.n_users // self.batch_size)
-        self._seed = seed
+        super().__init__(rows, batch_size, seed)
         held = Held(rows)
         self._n_items = held.n_items
         self._words = torch.from_numpy(held.words.view(np.int32)).to(device)
@@ -254,20 +269,20 @@ class UserTables:
     @staticmethod
     def fits(rows: Interactions, batch_size: int) -> bool:
         """Say whether the table of a batch, and that of the bits of everybody, are small enough."""
-        bits = len(rows.users) * len(rows.items) // 8
-        return min(batch_size, len(rows.users)) * len(rows.items) <= MOST_CELLS and bits <= MOST_BYTES // 2
+        bits = 4 * len(rows.users) * -(-len(rows.items) // 32)  # bytes, as in `Held`
+        return min(batch_size, len(rows.users)) * len(rows.items) <= MOST_CELLS and bits <= MOST_BYTES
 
     def prepare(self, epoch: int) -> None:
         """Shuffle the users for an epoch."""
-        place = shuffled(derive(self._seed, "shuffle", epoch), self.n_users, self._user.device)
+        place = self._places(epoch, self._user.device)
         self._user[place] = torch.arange(self.n_users, device=self._user.device)
 
     def batch(self, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return the users (b,) of a batch, 1 for each of them, and which items each has (b, n_items).
 
-        The last batch is filled up with somebody who has a 0, and no items.
+        The last batch is filled up with somebody who has a 0 instead.
         """
         at = number * self.batch_size + self._offset
-        user, real = self._user[at], self._real[at]
+        user = self._user[at]
         held = (self._words[user][:, :, None] >> self._bits) & 1  # (b, words, 32)
-        return user, real, held.reshape(len(user), -1)[:, : self._n_items] * real[:, None]
+        return user, self._real[at], held.reshape(len(user), -1)[:, : self._n_items]

@@ -95,16 +95,20 @@ def deal(keys: Keys, n: int, bits: int, batch_size: int, rows: Int32) -> None:
 
 
 @compiled
-def deal_parts(key: np.uint64, numbers: Int64, users: Int64, out: Int64, counts: Int64) -> None:
-    """Deal the rows of every user at random into parts: write the number of a row's part, and add up rows by number.
+def deal_parts(keys: Keys, indptr: Int64, bits: Int64, numbers: Int64, out: Int64, counts: Int64) -> None:
+    """Deal the rows of every user, in a random order, in turn to parts: write the number of a row's; count their rows.
 
-    `numbers`, (n_parts, n_users): those of the parts.
+    `bits`, (n_users,): of the numbers that a user's order is drawn by (`seeds.domain_bits`); `numbers`, (n_parts,
+    n_users): those of the parts. Who is dealt the first row is random, too.
     """
-    n_parts = np.uint64(numbers.shape[0])
-    for row in range(users.shape[0]):
-        part = np.int64(((_draw(key, np.uint64(row)) >> _S32) * n_parts) >> _S32)
-        out[row] = numbers[part, users[row]]
-        counts[out[row]] += 1
+    n_parts = numbers.shape[0]
+    for user in range(indptr.shape[0] - 1):
+        first, n = indptr[user], indptr[user + 1] - indptr[user]
+        start = np.int64(_draw(keys[0] ^ keys[1], np.uint64(user)) % np.uint64(n_parts))
+        for row in range(n):
+            number = numbers[(_place(keys, row, n, bits[user]) + start) % n_parts, user]
+            out[first + row] = number
+            counts[number] += 1
 
 
 @compiled

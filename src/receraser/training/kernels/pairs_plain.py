@@ -45,10 +45,13 @@ def deal(keys: Keys, n: int, bits: int, batch_size: int, rows: Int32) -> None:  
         batch[:] = np.concatenate([np.sort(batch[there]), batch[~there]])
 
 
-def deal_parts(key: np.uint64, numbers: Int64, users: Int64, out: Int64, counts: Int64) -> None:
-    """Deal the rows of every user at random into parts: write the number of a row's part, and add up rows by number."""
-    drawn = seeds.draw(int(key), np.arange(len(users))) >> np.uint64(32)
-    out[:] = numbers[((drawn * np.uint64(len(numbers))) >> np.uint64(32)).astype(np.int64), users]
+def deal_parts(keys: Keys, indptr: Int64, bits: Int64, numbers: Int64, out: Int64, counts: Int64) -> None:  # noqa: ARG001
+    """Deal the rows of every user, in a random order, in turn to parts: write the number of a row's; count them."""
+    n_parts, n_users = numbers.shape
+    start = seeds.draw(int(keys[0] ^ keys[1]), np.arange(n_users)) % np.uint64(n_parts)
+    for user in range(n_users):
+        place = seeds.places_by(keys, int(indptr[user + 1] - indptr[user]))
+        out[indptr[user] : indptr[user + 1]] = numbers[(place + int(start[user])) % n_parts, user]
     counts += np.bincount(out, minlength=len(counts))
 
 

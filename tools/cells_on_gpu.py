@@ -1,0 +1,179 @@
+"""Compute cells of `receraser reproduce` on one GPU: fits side by side, then what is timed, one after another.
+
+    python tools/cells_on_gpu.py figure4 batch --data DIR --dataset ml-1m --forgets 2 --limit 500 --archive cells.tar
+
+`receraser reproduce --jobs` computes whatever is timed alone from its fit on, since a page may show the seconds of the
+fit too (Table 4 does). A GPU that is had for minutes has no time for that. Here several processes fit at once, and hold
+what they fitted; when all are done, one after another forgets, with nothing beside it. So the seconds of requests and
+of full retrains are what they would be alone; those of fits in shards are not, and are left out of these cells.
+
+Needs numpy, scipy and torch. Cells are kept in DIR/cells as the command keeps them: copy them to where there is a
+report to make. With --archive they are packed too, each when it is done: what was done when time ran out is there.
+Models without shards compute on the CPU: leave them to the command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import multiprocessing
+import sys
+import tarfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
+
+from receraser.execution.local import LocalExecutor, workers_for
+from receraser.reproduce import paper
+from receraser.reproduce.cell import Cell
+from receraser.reproduce.datasets import Dataset, load
+from receraser.reproduce.jobs import Done, computed, timed
+from receraser.reproduce.kept import Kept
+from receraser.reproduce.measuring import Workshop
+from receraser.reproduce.order import Order
+from receraser.reproduce.runner import in_groups
+from receraser.reproduce.settings import on_device
+from receraser.reproduce.studies.registry import find_study
+
+KINDS = ("fit", "forgets", "batch", "gradual")
+
+
+def missing(options: argparse.Namespace, data: Dataset, kept: Kept) -> list[list[Cell]]:
+    """Return the cells to compute, those of the same submodels together, most shards first: they take longest."""
+    cells = []
+    for study in options.studies:
+        order = Order(
+            study,
+            dataset=options.dataset,
+            data=options.data,
+            models=tuple(options.models),
+            seeds=options.seeds,
+            device=options.device,
+            forgets=options.forgets,
+        )
+        cells += [entry.cell for entry in find_study(study).entries(order)]
+    groups = [
+        [one for one in group if _wanted(one, data, kept, options.device)] for group in in_groups(cells, options.device)
+    ]
+    return sorted(filter(None, groups), key=lambda group: -_shards(group[0]))
+
+
+def _shards(cell: Cell) -> int:
+    assert cell.config is not None
+    return cell.config.shards
+
+
+def _wanted(cell: Cell, data: Dataset, kept: Kept, device: str) -> bool:
+    ours = cell.config is not None and on_device(cell.config, device).device == device and cell.kind in KINDS
+    return ours and not cell.takes_sets and not kept.holds(cell.digest(data.digest, device))
+
+
+class Process:
+    """One of the processes: a workshop for each group of cells that it fits, all with the same workers."""
+
+    def __init__(self, options: argparse.Namespace, lock: Any) -> None:
+        self._options = options
+        self._lock = lock
+        self._data = load(options.data, options.dataset)
+        self._mine = self._data.pseudonymous()
+        self._kept = Kept(options.cells)
+        self._executor = LocalExecutor(workers_for(self._options.device))
+        self._later: list[tuple[Workshop, list[Cell]]] = []
+
+    def fit(self, group: Sequence[Cell]) -> None:
+        """Compute the cells of a group that are not timed; fit for those that are."""
+        shop = Workshop(self._mine, self._executor, self._options.device)
+        waiting = [cell for cell in group if timed(cell)]
+        for cell in [cell for cell in group if not timed(cell)]:
+            if self._time_left():
+                self._tell(computed(shop, cell, self._kept, self._data.digest, self._options.device))
+        if waiting and waiting[0].kind != "fit" and self._time_left():
+            shop.fitted(shop.config(waiting[0]))
+        self._later.append((shop, waiting))
+
+    def forget(self) -> None:
+        """Compute what is timed; nobody else does meanwhile."""
+        for shop, cells in self._later:
+            for cell in cells:
+                with self._lock:
+                    if self._time_left():
+                        done = computed(shop, cell, self._kept, self._data.digest, self._options.device)
+                        if done.result is not None and cell.kind != "fit":
+                            bare = dataclasses.replace(done.result, seconds={})
+                            self._kept.write(cell, self._data.digest, self._options.device, bare)
+                        self._tell(done)
+
+    def close(self) -> None:
+        """End the workers."""
+        self._executor.close()
+
+    def _time_left(self) -> bool:
+        return bool(time.time() < self._options.until)
+
+    def _tell(self, done: Done) -> None:
+        left = self._options.until - time.time()
+        print(f"{left:6.0f} s left, {done.cell.label}: {done.seconds:.1f} s {done.error}", flush=True)
+        if self._options.archive is None or done.result is None:
+            return
+        digest = done.cell.digest(self._data.digest, self._options.device)
+        with self._lock, tarfile.open(self._options.archive, "a") as archive:
+            for path in self._options.cells.glob(f"{digest}.*"):
+                archive.add(path, path.name)
+
+
+def work(options: argparse.Namespace, queue: Any, everybody: Any, lock: Any) -> None:
+    """What a process does: fits until nothing is left, waits for the others, forgets."""
+    own = Process(options, lock)
+    try:
+        while (group := queue.get()) is not None:
+            own.fit(group)
+        everybody.wait()
+        own.forget()
+    except BaseException:
+        everybody.abort()  # nobody waits for one that is gone
+        raise
+    finally:
+        own.close()
+
+
+def main() -> None:
+    """Share out the cells, and wait."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("studies", nargs="+")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--dataset", default="ml-1m")
+    parser.add_argument("--models", nargs="+", default=list(paper.MODELS), choices=paper.MODELS)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--forgets", type=int)
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: to try it")
+    parser.add_argument("--jobs", type=int, default=10)
+    parser.add_argument("--limit", type=float, default=3600, help="seconds; no cell begins later")
+    parser.add_argument("--cells", type=Path, default=Path("cells"))
+    parser.add_argument("--archive", type=Path)
+    options = parser.parse_args()
+    options.until = time.time() + options.limit
+    kept = Kept(options.cells)
+    kept.make()
+    todo = missing(options, load(options.data, options.dataset), kept)
+    print(f"{sum(map(len, todo))} cells in {len(todo)} groups", flush=True)
+    if not todo:
+        return
+    context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
+    jobs = min(options.jobs, len(todo))
+    queue, everybody, lock = context.Queue(), context.Barrier(jobs), context.RLock()
+    for group in todo:
+        queue.put(group)
+    for _ in range(jobs):
+        queue.put(None)
+    processes = [context.Process(target=work, args=(options, queue, everybody, lock)) for _ in range(jobs)]
+    for one in processes:
+        one.start()
+    for one in processes:
+        one.join()
+
+
+if __name__ == "__main__":
+    main()
