@@ -102,4 +102,6 @@ def draw(found: Findings, figure: Figure) -> None:
     label_below(figure)
 
 
-STUDY = Study("batch", "Many users at once", entries, page, draw, timed=lambda _: True)
+STUDY = Study(
+    "batch", "Many users at once", entries, page, draw, lambda n: (4.2 * max(1, n), 5.8), timed=lambda _: True
+)
