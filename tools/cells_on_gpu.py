@@ -50,6 +50,7 @@ def missing(options: argparse.Namespace, data: Dataset, kept: Kept) -> list[list
             dataset=options.dataset,
             data=options.data,
             models=tuple(options.models),
+            methods=tuple(options.methods),
             seeds=options.seeds,
             device=options.device,
             forgets=options.forgets,
@@ -146,6 +147,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--dataset", default="ml-1m")
     parser.add_argument("--models", nargs="+", default=list(paper.MODELS), choices=paper.MODELS)
+    parser.add_argument("--methods", nargs="+", default=[], help="of those that the studies have; by default all")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--forgets", type=int)
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: to try it")
