@@ -56,17 +56,13 @@ class Dense:
 
     def aggregated(self, parameters: Parameters, some: torch.Tensor | None = None) -> torch.Tensor:
         """Return the aggregated vectors, (n, dim), of these places; by default of everybody."""
-        if some is None:
-            return _aggregated(parameters, self._name, self._vectors, self._absent)
-        return _aggregated(parameters, self._name, self._vectors[:, some], self._absent[:, some])
-
-
-def _aggregated(w: Parameters, name: str, vectors: torch.Tensor, absent: torch.Tensor) -> torch.Tensor:
-    """Return (n, dim), of (n_shards, n, dim) and where in it nobody is."""
-    moved = torch.baddbmm(w["bias"], vectors, w["transfer"])  # (n_shards, n, dim), Eq. 5
-    hidden = torch.relu(moved @ w[f"{name}_hidden"] + w[f"{name}_hidden_bias"])  # (n_shards, n, width)
-    weights = (hidden @ w[f"{name}_weights"]).masked_fill(absent, -torch.inf)  # (n_shards, n)
-    return (torch.softmax(weights, dim=0)[..., None] * moved).sum(dim=0)  # (n, dim), Eq. 6 and 7
+        w, name, vectors, absent = parameters, self._name, self._vectors, self._absent
+        if some is not None:
+            vectors, absent = vectors[:, some], absent[:, some]
+        moved = torch.baddbmm(w["bias"], vectors, w["transfer"])  # (n_shards, n, dim), Eq. 5
+        hidden = torch.relu(moved @ w[f"{name}_hidden"] + w[f"{name}_hidden_bias"])  # (n_shards, n, width)
+        weights = (hidden @ w[f"{name}_weights"]).masked_fill(absent, -torch.inf)  # (n_shards, n)
+        return (torch.softmax(weights, dim=0)[..., None] * moved).sum(dim=0)  # (n, dim), Eq. 6 and 7
 
 
 class Present:
