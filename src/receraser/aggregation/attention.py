@@ -50,8 +50,8 @@ class Attention:
         For pairwise models: rows per step; items drawn per row, of which the hardest is used.
     user_parts
         For pairwise models: deal the rows of a user into so many parts, each in one step (0: a step has rows at
-        random). Then a step computes the vectors of its own users alone, which on a CPU saves a fifth of the time. A
-        step has room for two of the largest parts, whatever `batch_size` says.
+        random). Then a step computes the vectors of its own users alone, which on a CPU saves some of the time. A step
+        has room for two of the largest parts, whatever `batch_size` says.
     user_batch_size
         For WMF: users per step.
     dropout
