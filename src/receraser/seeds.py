@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
+    "MIX_1",
     "below",
     "derive",
     "domain_bits",
@@ -38,7 +39,7 @@ __all__ = [
 ]
 
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: the Weyl step of SplitMix64 (Steele, Lea & Flood 2014)
-_MIX_1 = 0xBF58476D1CE4E5B9
+MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _SQRT_3 = 1.7320508075688772
 
@@ -77,7 +78,7 @@ def draw(key: int | Counters, counters: NDArray[np.integer] | Counters) -> Count
     """
     with np.errstate(over="ignore"):
         x = (counters.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN) + np.asarray(key, dtype=np.uint64)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(_MIX_1)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(MIX_1)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(_MIX_2)
     return np.asarray(x ^ (x >> np.uint64(31)), dtype=np.uint64)
 
@@ -97,7 +98,7 @@ def draw_torch(key: int | torch.Tensor, counters: torch.Tensor) -> torch.Tensor:
         return (x >> by) & ((1 << (64 - by)) - 1)  # torch shifts the sign in; the mask makes it a logical shift
 
     x = (counters + 1) * signed(_GOLDEN) + (signed(key) if isinstance(key, int) else key)
-    x = (x ^ shifted(x, 30)) * signed(_MIX_1)
+    x = (x ^ shifted(x, 30)) * signed(MIX_1)
     x = (x ^ shifted(x, 27)) * signed(_MIX_2)
     return x ^ shifted(x, 31)
 
@@ -124,7 +125,7 @@ def normal(key: int, counters: Counters, dim: int) -> NDArray[np.float32]:
     """
     columns = draw(key, np.arange(dim, dtype=np.uint64))
     with np.errstate(over="ignore"):
-        cells = draw(key ^ _MIX_1, counters[:, None] + columns[None, :])  # (n, dim)
+        cells = draw(key ^ MIX_1, counters[:, None] + columns[None, :])  # (n, dim)
     total = np.zeros(cells.shape, dtype=np.int64)
     for quarter in range(4):
         total += ((cells >> np.uint64(16 * quarter)) & np.uint64(0xFFFF)).astype(np.int64)

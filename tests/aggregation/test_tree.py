@@ -31,8 +31,10 @@ def merged(
             asked.append(k)
         return leaf(seeds[k])[1]
 
-    tree = MergeTree(len(seeds), lambda k: leaf(seeds[k])[0].ids, columns, width, known, None)
-    return fingerprint.of_tensors({"columns": tree.root()}) + "".join(tree.items), tree.nodes
+    tree = MergeTree(len(seeds), lambda k: leaf(seeds[k])[0], columns, width, known, None)
+    root = tree.root()
+    laid_out = root if isinstance(root, np.ndarray) else root.whole()
+    return fingerprint.of_tensors({"columns": laid_out}) + "".join(tree.items), tree.nodes
 
 
 @given(st.integers(1, 17), st.integers(1, 7), st.data())

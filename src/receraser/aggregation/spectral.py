@@ -122,7 +122,7 @@ class Spectral:
         with one_torch_thread():
             tree = MergeTree(
                 len(submodels),
-                lambda k: submodels[k].items_.ids,
+                lambda k: submodels[k].items_,
                 lambda k: self._leaf(submodels[k]),
                 max(self._width_for(len(submodels)), self.rank),
                 known,
@@ -144,9 +144,11 @@ class Spectral:
             return self.merge
         return "consensus" if base.pairwise else "concat"
 
-    def _leaf(self, model: FactorModel) -> Matrix:
+    def _leaf(self, model: FactorModel) -> NDArray[np.floating]:
         """Return what is merged of a shard: (its items, dim)."""
         merge = self._merge_of(model)
+        if merge == "concat" and not model.pairwise:
+            return model.item_vectors_
         q = model.item_vectors_.astype(np.float64)
         if model.pairwise and len(q):
             q -= q.mean(axis=0)  # a pairwise loss leaves the mean item vector free
@@ -176,7 +178,7 @@ class Spectral:
 
     def scorer(self, submodels: Sequence[FactorModel], state: Tensors) -> Scorer:
         """Return the merged items; users are folded in when they are asked for."""
-        items = IdMap(name for model in submodels for name in model.items_)
+        items = IdMap.union([model.items_ for model in submodels])
         missing_weight, regularization = self.fold_in_settings(submodels[0])
         vectors = np.asarray(state["item_vectors"], dtype=np.float32)
         return FoldedScorer(items, vectors, missing_weight, regularization)

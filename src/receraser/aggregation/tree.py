@@ -9,7 +9,6 @@ below has changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,8 @@ from receraser.training.spectrum import leading
 __all__ = ["MergeTree", "holding", "needed"]
 
 Columns = NDArray[np.floating]
-Node = tuple[NDArray[np.int64], Columns]
+Places = NDArray[np.int64]
+Node = tuple[Places, Columns]
 """The places of a node's items among all items, ascending, and its columns, a row for each."""
 
 
@@ -81,7 +81,7 @@ class MergeTree:
     Parameters
     ----------
     items, columns
-        Return the items of a shard, ascending, and its columns, a row for each.
+        Return the items of a shard and its columns, a row for each.
     width
         How many columns a node keeps.
     known
@@ -91,7 +91,7 @@ class MergeTree:
     def __init__(
         self,
         n_shards: int,
-        items: Callable[[int], Sequence[str]],
+        items: Callable[[int], IdMap],
         columns: Callable[[int], Columns],
         width: int,
         known: Tensors,
@@ -104,14 +104,15 @@ class MergeTree:
         self._done = 0
         self._known, shards = needed(known, (), n_shards)
         self._total = len(shards) + len(self._known) // 2 - 1
-        heads = [name for name in self._known if not name.endswith(".items")]
-        ids = {name: _items(self._known[f"{name}.items"]) for name in heads} | {_name(0, k): items(k) for k in shards}
-        self.items = IdMap(chain.from_iterable(ids.values()))
         # Ids are looked up here, once; from here on items are numbers.
-        self._places = {name: self.items.indices(own) for name, own in ids.items()}
+        heads = [name for name in self._known if not name.endswith(".items")]
+        maps = {name: IdMap.from_text(self._known[f"{name}.items"].tobytes()) for name in heads}
+        maps |= {_name(0, k): items(k) for k in shards}
+        self.items = IdMap.union(list(maps.values()))
+        self._places = {name: self.items.places(own) for name, own in maps.items()}
         self.nodes: dict[str, NDArray[np.generic]] = {}  # those that were cut now
 
-    def root(self) -> Columns:
+    def root(self) -> Columns | _Beside:
         """Return what all shards together are: the columns of both halves, a row for each of `items`.
 
         Not cut and not kept: nobody asks for the root again, since every change changes it.
@@ -126,10 +127,11 @@ class MergeTree:
         at, columns = self._both(level, i)
         if level and columns.shape[1] > self._width:
             columns = leading(columns, self._width, np.float32)[0]
-            self.nodes |= {name: columns, f"{name}.items": _text(self.items, at)}
-        return at, columns
+            text = np.frombuffer(self.items.some(at).text, dtype=np.uint8)
+            self.nodes |= {name: columns, f"{name}.items": text}
+        return at, columns if isinstance(columns, np.ndarray) else columns.whole()
 
-    def _both(self, level: int, i: int) -> Node:
+    def _both(self, level: int, i: int) -> tuple[Places, Columns | _Beside]:
         """Return the columns of the two nodes below, or of the one that there is; those of a shard as they are."""
         if level == 0:
             return self._places[_name(0, i)], self._columns(i)
@@ -143,26 +145,48 @@ class MergeTree:
         return both
 
 
-def _items(text: NDArray[np.generic]) -> list[str]:
-    joined = text.tobytes().decode()
-    return joined.split("\n") if joined else []
+class _Beside:
+    """The columns of two nodes over the union of their items, zeros where one has not got the item; in float32.
+
+    Not laid out: `leading` goes through it block by block, and a block of it fits into the cache.
+    """
+
+    def __init__(self, at: Places, nodes: Sequence[Node]) -> None:
+        self._parts: list[tuple[Columns, NDArray[np.int32] | None]] = []
+        for own, columns in nodes:
+            row = None  # of each item; None: all of them, in order
+            if len(own) < len(at):
+                row = np.full(len(at), -1, dtype=np.int32)
+                row[np.searchsorted(at, own)] = np.arange(len(own), dtype=np.int32)
+            self._parts.append((np.asarray(columns, dtype=np.float32), row))
+        self.shape = len(at), sum(columns.shape[1] for columns, _ in self._parts)
+
+    def write(self, rows: slice, out: NDArray[np.float64]) -> None:
+        """Write some rows."""
+        edge = 0
+        for columns, row in self._parts:
+            part = out[:, edge : edge + columns.shape[1]]
+            edge += columns.shape[1]
+            if row is None:
+                part[:] = columns[rows]
+            else:
+                part[:] = columns.take(row[rows], axis=0, mode="clip") if len(columns) else 0.0
+                part[row[rows] < 0] = 0.0
+
+    def whole(self) -> Columns:
+        """Return it laid out: a node so narrow that it is not cut."""
+        laid_out = np.empty(self.shape)
+        self.write(slice(0, self.shape[0]), laid_out)
+        return laid_out.astype(np.float32)
 
 
-def _text(items: IdMap, at: NDArray[np.int64]) -> NDArray[np.generic]:
-    return np.frombuffer("\n".join(items.take(at)).encode(), dtype=np.uint8)
-
-
-def _side_by_side(left: Node, right: Node) -> Node:
-    """Return the columns of both over the union of their items, zeros where one has not got the item."""
+def _side_by_side(left: Node, right: Node) -> tuple[Places, _Beside]:
+    """Return the columns of both over the union of their items."""
     at = left[0] if np.array_equal(left[0], right[0]) else _union(left[0], right[0])
-    edge = left[1].shape[1]
-    columns = np.zeros((len(at), edge + right[1].shape[1]), dtype=np.float32)
-    for (own, values), part in ((left, slice(edge)), (right, slice(edge, None))):
-        columns[slice(None) if len(own) == len(at) else np.searchsorted(at, own), part] = values
-    return at, columns
+    return at, _Beside(at, (left, right))
 
 
-def _union(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
+def _union(left: Places, right: Places) -> Places:
     """Return the numbers in either, ascending. They are places, so a mark for each is quicker than sorting."""
     held = np.zeros(max(left.max(initial=-1), right.max(initial=-1)) + 1, dtype=bool)
     held[left] = held[right] = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from functools import cached_property
 from itertools import repeat
 
@@ -95,21 +95,93 @@ class IdMap:
 
     def __init__(self, ids: Iterable[str]) -> None:
         # Python orders str by code point, which for valid text is the order of the UTF-8 bytes.
-        self.ids: tuple[str, ...] = tuple(sorted(set(ids)))
+        vars(self)["ids"] = tuple(sorted(set(ids)))
 
     @classmethod
     def ascending(cls, ids: Iterable[str]) -> IdMap:
         """Make one of ids that are in order already, each once: some of another map's, say."""
-        made = cls(())
-        made.ids = tuple(ids)
+        made = cls.__new__(cls)
+        vars(made)["ids"] = tuple(ids)
         return made
+
+    @classmethod
+    def from_text(cls, text: bytes) -> IdMap:
+        """Make one of what `text` gave; the ids become strings only if somebody asks for them."""
+        made = cls.__new__(cls)
+        vars(made)["text"] = text
+        return made
+
+    @classmethod
+    def union(cls, maps: Sequence[IdMap]) -> IdMap:
+        """Return the ids that stand in some of the maps.
+
+        Examples
+        --------
+        >>> IdMap.union([IdMap(["9", "10"]), IdMap(["11", "9"])]).ids
+        ('10', '11', '9')
+        """
+        numbers = [one for one in (each.numbers for each in maps) if one is not None]
+        if len(numbers) < len(maps):
+            return cls(name for each in maps for name in each)
+        merged = np.sort(np.concatenate([np.empty(0, dtype=np.uint64), *numbers]), kind="stable")
+        new = np.ones(len(merged), dtype=bool)
+        new[1:] = merged[1:] != merged[:-1]
+        return cls._of_numbers(merged[new])
+
+    @classmethod
+    def _of_numbers(cls, numbers: NDArray[np.uint64]) -> IdMap:
+        wide = np.full((len(numbers), 9), ord("\n"), dtype=np.uint8)
+        wide[:, :8] = numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
+        made = cls.from_text(wide[wide != 0][:-1].tobytes())
+        vars(made)["numbers"] = numbers
+        return made
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """All ids, in order."""
+        return tuple(self.text.decode().split("\n")) if self.text else ()
+
+    @cached_property
+    def text(self) -> bytes:
+        """All ids, in order, as UTF-8, joined by newlines, which no id can hold."""
+        return "\n".join(self.ids).encode()
+
+    @property
+    def bounds(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where in `text` each id begins and ends."""
+        breaks = np.flatnonzero(np.frombuffer(self.text, dtype=np.uint8) == ord("\n"))
+        few = slice(len(self))  # nothing at all has no id in it
+        return np.append(0, breaks + 1)[few], np.append(breaks, len(self.text))[few]
+
+    @cached_property
+    def numbers(self) -> NDArray[np.uint64] | None:
+        """The ids as whole numbers in the same order: their bytes, filled up with zeros. None if one has over eight.
+
+        Where whole vocabularies are compared, this is ten times as quick as strings are.
+        """
+        letters = np.frombuffer(self.text, dtype=np.uint8)
+        starts, stops = self.bounds
+        lengths = stops - starts
+        if len(lengths) and (lengths.max() > 8 or not letters.all()):
+            return None
+        numbers = np.zeros(len(lengths), dtype=np.uint64)
+        for place in range(int(lengths.max(initial=0))):
+            there = lengths > place
+            numbers[there] |= letters[starts[there] + place].astype(np.uint64) << np.uint64(56 - 8 * place)
+        return numbers
 
     @cached_property
     def _index(self) -> dict[str, int]:
         return {name: position for position, name in enumerate(self.ids)}
 
+    @cached_property
+    def _size(self) -> int:
+        if "ids" in vars(self):
+            return len(self.ids)
+        return self.text.count(b"\n") + 1 if self.text else 0
+
     def __len__(self) -> int:
-        return len(self.ids)
+        return self._size
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.ids)
@@ -118,13 +190,16 @@ class IdMap:
         return isinstance(name, str) and self.index_of(name) >= 0
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, IdMap) and self.ids == other.ids
+        if not isinstance(other, IdMap):
+            return NotImplemented
+        strings = "ids" in vars(self) and "ids" in vars(other)
+        return self.ids == other.ids if strings else self.text == other.text
 
     def __hash__(self) -> int:
         return hash(self.ids)
 
     def __repr__(self) -> str:
-        return f"IdMap({len(self.ids)} ids)"
+        return f"IdMap({len(self)} ids)"
 
     def index_of(self, name: str) -> int:
         """Return the dense integer of an id, or -1 for an unknown one."""
@@ -138,6 +213,20 @@ class IdMap:
         if isinstance(names, Sized) and len(names) <= _FEW:
             return np.fromiter(map(self.index_of, names), dtype=np.int64)
         return np.fromiter(map(self._index.get, names, repeat(-1)), dtype=np.int64)
+
+    def places(self, other: IdMap) -> NDArray[np.int64]:
+        """Return the dense integers here of all ids of another map, each of which is here too."""
+        if len(other) == len(self):
+            return np.arange(len(self))
+        if self.numbers is None or other.numbers is None:
+            return self.indices(other)
+        return np.searchsorted(self.numbers, other.numbers)
+
+    def some(self, indices: NDArray[np.integer]) -> IdMap:
+        """Return the ids at the given positions, ascending, as a map of their own."""
+        if len(indices) == len(self):
+            return self
+        return IdMap.ascending(self.take(indices)) if self.numbers is None else self._of_numbers(self.numbers[indices])
 
     def take(self, indices: NDArray[np.integer]) -> list[str]:
         """Return the ids at the given positions."""

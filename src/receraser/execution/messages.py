@@ -7,7 +7,7 @@ one array of bytes, joined by newlines, which no id can hold.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import BinaryIO
 
 import numpy as np
@@ -87,9 +87,9 @@ def pack_task(task: Task) -> tuple[dict[str, object], Arrays]:
         "arrays": list(task.arrays),
     }
     arrays: Arrays = {f"array {name}": array for name, array in task.arrays.items()}
-    arrays |= {f"ids {name}": _joined(ids) for name, ids in task.ids.items()}
+    arrays |= {f"ids {name}": _letters(ids) for name, ids in task.ids.items()}
     for name, rows in task.tables.items():
-        arrays |= {f"table {name} users": _joined(rows.users), f"table {name} items": _joined(rows.items)}
+        arrays |= {f"table {name} users": _letters(rows.users), f"table {name} items": _letters(rows.items)}
         arrays |= {f"table {name} user_index": rows.user_index, f"table {name} item_index": rows.item_index}
     return meta, arrays
 
@@ -102,7 +102,7 @@ def unpack_task(meta: Mapping[str, object], arrays: Arrays) -> Task:
         kind=str(meta["kind"]),
         settings=settings,
         tables={name: _table(name, arrays) for name in _names(meta, "tables")},
-        ids={name: IdMap(_split(arrays[f"ids {name}"])) for name in _names(meta, "ids")},
+        ids={name: _ids(arrays[f"ids {name}"]) for name in _names(meta, "ids")},
         arrays={name: arrays[f"array {name}"] for name in _names(meta, "arrays")},
     )
 
@@ -110,7 +110,7 @@ def unpack_task(meta: Mapping[str, object], arrays: Arrays) -> Task:
 def pack_result(result: Result) -> tuple[dict[str, object], Arrays]:
     """Return a result as the header and the arrays of a message."""
     arrays: Arrays = {f"array {name}": array for name, array in result.arrays.items()}
-    arrays |= {f"ids {name}": _joined(ids) for name, ids in result.ids.items()}
+    arrays |= {f"ids {name}": _letters(ids) for name, ids in result.ids.items()}
     names = {"ids": list(result.ids), "arrays": list(result.arrays)}
     return {"facts": dict(result.facts), "seconds": result.seconds, **names}, arrays
 
@@ -121,16 +121,17 @@ def unpack_result(meta: Mapping[str, object], arrays: Arrays) -> Result:
     assert isinstance(facts, dict)
     return Result(
         arrays={name: arrays[f"array {name}"] for name in _names(meta, "arrays")},
-        ids={name: IdMap(_split(arrays[f"ids {name}"])) for name in _names(meta, "ids")},
+        ids={name: _ids(arrays[f"ids {name}"]) for name in _names(meta, "ids")},
         facts=facts,
         seconds=float(str(meta["seconds"])),
     )
 
 
 def _table(name: str, arrays: Arrays) -> Interactions:
-    return Interactions.from_indices(
-        _split(arrays[f"table {name} users"]),
-        _split(arrays[f"table {name} items"]),
+    """Return a table; it was in canonical order when it was sent, which is checked."""
+    return Interactions(
+        _ids(arrays[f"table {name} users"]),
+        _ids(arrays[f"table {name} items"]),
         np.asarray(arrays[f"table {name} user_index"], dtype=np.int32),
         np.asarray(arrays[f"table {name} item_index"], dtype=np.int32),
     )
@@ -142,10 +143,9 @@ def _names(meta: Mapping[str, object], key: str) -> list[str]:
     return [str(name) for name in names]
 
 
-def _joined(ids: Iterable[str]) -> NDArray[np.uint8]:
-    return np.frombuffer("\n".join(ids).encode(), dtype=np.uint8)
+def _letters(ids: IdMap) -> NDArray[np.uint8]:
+    return np.frombuffer(ids.text, dtype=np.uint8)
 
 
-def _split(joined: NDArray[np.generic]) -> list[str]:
-    text = joined.tobytes().decode()
-    return text.split("\n") if text else []
+def _ids(letters: NDArray[np.generic]) -> IdMap:
+    return IdMap.from_text(letters.tobytes())

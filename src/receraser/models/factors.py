@@ -23,7 +23,8 @@ from receraser.evaluation import SCORE_BLOCK
 from receraser.fingerprint import Tensors
 from receraser.models import objectives
 from receraser.protocols import Progress
-from receraser.seeds import derive, id_counters, normal
+from receraser.seeds import derive
+from receraser.training.drawn import normal_for
 from receraser.training.least_squares import fold_in
 from receraser.training.loop import Objective
 
@@ -234,7 +235,7 @@ def one_torch_thread() -> Iterator[None]:
 
 def initial_vectors(ids: IdMap, dim: int, scale: float, seed: int, purpose: str) -> Vectors:
     """Return small random vectors, one per id; an id's vector does not depend on the other ids."""
-    return np.asarray(normal(derive(seed, "initial", purpose), id_counters(ids), dim) * np.float32(scale))
+    return np.asarray(normal_for(ids, derive(seed, "initial", purpose), dim) * np.float32(scale))
 
 
 def torch_device(name: str) -> torch.device:

@@ -24,6 +24,7 @@ import contextlib
 import fcntl
 import json
 import os
+import threading
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -59,6 +60,8 @@ class DirectoryStore:
         self._pending = self.path / "pending"
         self._ledger = self.path / "ledger"
         self._manifest = self.path / "manifest.json"
+        self._putting_lock = threading.Lock()
+        self._being_put: set[str] = set()
 
     # ------------------------------------------------------------------ looking
 
@@ -233,12 +236,18 @@ class DirectoryStore:
             os.close(handle)
 
     def put(self, data: bytes) -> str:
-        """Write a file, flushed to disk, and return its name."""
+        """Write a file, flushed to disk, and return its name; several threads may, and all must be done before a commit."""
         name = of_bytes(data)
+        with self._putting_lock:
+            if name in self._being_put:  # another thread writes the same content at this moment
+                return name
+            self._being_put.add(name)
         try:
             self.get(name)
         except StoreError:  # not there yet, or damaged
             self._write(self._files / name, data)
+        finally:
+            self._being_put.discard(name)
         return name
 
     def put_certificate(self, data: bytes) -> str:

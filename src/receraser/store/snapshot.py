@@ -7,6 +7,7 @@ shard that has not changed keep their names and are not written again. The whole
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -31,6 +32,8 @@ from receraser.store.record import Record
 __all__ = ["Snapshot", "read_snapshot", "write_snapshot"]
 
 T = TypeVar("T")
+
+_WRITTEN_AT_ONCE = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,23 +74,36 @@ def write_snapshot(
         sizes[name] = len(data)
         return name
 
+    with ThreadPoolExecutor(_WRITTEN_AT_ONCE) as pool:  # to hash and to wait for the disk takes no part of Python's lock
+
+        def later(encode: Callable[[T], bytes], content: T) -> Future[str]:
+            return pool.submit(lambda: put(encode(content)))
+
+        new_shards: dict[int, dict[str, Future[str]]] = {}
+        for place, one in enumerate(state.shards):
+            if _kept_files(held, one.files, sizes) is None:
+                new = {"train": later(encode_rows, one.shard.train), "weights": later(encode_tensors, one.model.state())}
+                if one.shard.valid is not None:
+                    new["valid"] = later(encode_rows, one.shard.valid)
+                new_shards[place] = new
+        new_tensors: dict[str, Future[str]] = {}
+        for name in sorted(state.aggregate):
+            known = {name: state.aggregate_files[name]} if name in state.aggregate_files else None
+            if _kept_files(held, known, sizes) is None:
+                new_tensors[name] = later(encode_tensors, {name: state.aggregate[name]})
     shards, written = [], []
-    for one in state.shards:
-        files = _kept_files(held, one.files, sizes)
-        if files is None:
-            files = {
-                "train": put(encode_rows(one.shard.train)),
-                "valid": None if one.shard.valid is None else put(encode_rows(one.shard.valid)),
-                "weights": put(encode_tensors(one.model.state())),
-            }
+    for place, one in enumerate(state.shards):
+        files = one.files
+        if place in new_shards:
+            files = {"train": "", "valid": None, "weights": ""} | {k: v.result() for k, v in new_shards[place].items()}
+        assert files is not None
         written.append(rebooked(one, files=files))
         report = vars(one.report)
         shards.append({**report, "files": dict(files), "facts": dict(one.facts), "seconds": one.seconds})
-    aggregate: dict[str, str] = {}
-    for name in sorted(state.aggregate):
-        known = {name: state.aggregate_files[name]} if name in state.aggregate_files else None
-        kept = _kept_files(held, known, sizes)
-        aggregate[name] = str(kept[name]) if kept else put(encode_tensors({name: state.aggregate[name]}))
+    aggregate = {
+        name: new_tensors[name].result() if name in new_tensors else state.aggregate_files[name]
+        for name in sorted(state.aggregate)
+    }
     landmarks = state.partition.landmarks
     store.commit(
         {

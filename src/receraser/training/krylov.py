@@ -21,7 +21,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from receraser.data.ids import IdMap
-from receraser.seeds import derive, id_counters, normal
+from receraser.seeds import derive
+from receraser.training.drawn import normal_for
 from receraser.training.kernels import on_cpu, threads
 from receraser.training.spectrum import signs
 
@@ -94,7 +95,7 @@ def draw_block(ids: IdMap, width: int, seed: int) -> Matrix:
     some columns even where few vectors are asked for.
     """
     width = max(width, _LEAST)
-    return normal(derive(seed, "krylov"), id_counters(ids), width).astype(np.float64)
+    return normal_for(ids, derive(seed, "krylov"), width).astype(np.float64)
 
 
 def sparse_gram(matrix: sp.csr_matrix) -> Operator:

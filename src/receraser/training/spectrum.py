@@ -9,7 +9,7 @@ rounding: the space they span, and so every score, is not affected.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from receraser.training.kernels import threads
 from receraser.training.pool import pool
 
-__all__ = ["leading", "signs", "square_root", "whitened"]
+__all__ = ["Tall", "leading", "signs", "square_root", "whitened"]
 
 Matrix = NDArray[np.float64]
 
@@ -27,8 +27,21 @@ _MOST_THREADS = 4  # more wait for each other and for the memory: measured with 
 _NOISE = 1e-7  # singular values below this share of the largest are rounding noise of a product of both sides
 
 
+class Tall(Protocol):
+    """A tall matrix that nobody has to hold in one piece: it writes down the rows that it is asked for."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        ...
+
+    def write(self, rows: slice, out: Matrix) -> None:
+        """Write some rows; from several threads at a time."""
+        ...
+
+
 def leading(
-    columns: NDArray[np.floating], rank: int, dtype: type[np.floating] = np.float64
+    columns: NDArray[np.floating] | Tall, rank: int, dtype: type[np.floating] = np.float64
 ) -> tuple[NDArray[Any], Matrix]:
     """Return U S of the `rank` leading singular directions of a tall matrix, and all singular values, largest first.
 
@@ -48,7 +61,7 @@ def leading(
     def squared(stretch: Sequence[slice]) -> Matrix:
         total, product, space = np.zeros((width, width)), np.empty((width, width)), np.empty((_BLOCK, width))
         for rows in stretch:
-            block = _widened(columns[rows], space)
+            block = _widened(columns, rows, space)
             total += np.matmul(block.T, block, out=product)
         return total
 
@@ -63,7 +76,7 @@ def leading(
     def project(stretch: Sequence[slice]) -> tuple[Matrix, Matrix]:
         space, made = np.empty((_BLOCK, width)), np.empty((_BLOCK, chosen.shape[1]))
         for rows in stretch:
-            block = _widened(columns[rows], space)
+            block = _widened(columns, rows, space)
             kept[rows, : chosen.shape[1]] = np.matmul(block, chosen, out=made[: len(block)])
         own = kept[stretch[0].start : stretch[-1].stop]
         return own.min(axis=0), own.max(axis=0)
@@ -80,10 +93,13 @@ def leading(
     return kept, singular
 
 
-def _widened(block: NDArray[np.floating], space: Matrix) -> Matrix:
+def _widened(columns: NDArray[np.floating] | Tall, rows: slice, space: Matrix) -> Matrix:
     """Return a block as float64, written into space that there is: threads that ask for new memory wait in a queue."""
-    wide = space[: len(block)]
-    wide[:] = block
+    wide = space[: rows.stop - rows.start]
+    if isinstance(columns, np.ndarray):
+        wide[:] = columns[rows]
+    else:
+        columns.write(rows, wide)
     return wide
 
 
