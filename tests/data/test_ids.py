@@ -84,6 +84,51 @@ def test_few_ids_and_many_are_looked_up_alike(some: list[str], others: list[str]
     assert [name in one_by_one for name in asked] == [name in some for name in asked]
 
 
+SHORT = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF), min_size=1, max_size=8)
+ANY = st.one_of(SHORT, st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=30))
+
+
+@given(st.lists(st.lists(ANY, max_size=12), max_size=5))
+def test_a_union_is_that_of_the_strings_however_long_they_are(lists: list[list[str]]) -> None:
+    maps = [IdMap(names) for names in lists]
+    union = IdMap.union(maps)
+    assert union.ids == IdMap(name for names in lists for name in names).ids
+    assert len(union) == len(union.ids)
+    assert union.text.decode() == "\n".join(union.ids)
+    for one in maps:
+        assert union.places(one).tolist() == [union.ids.index(name) for name in one]
+        assert union.some(union.places(one)) == one
+        assert union.some(union.places(one)).ids == one.ids
+
+
+@given(st.sets(ANY, max_size=12))
+def test_ids_that_travelled_as_text_are_the_same(names: set[str]) -> None:
+    made, sent = IdMap(names), IdMap.from_text(IdMap(names).text)
+    assert len(sent) == len(made)
+    assert sent == made
+    assert made == sent
+    assert sent.ids == made.ids
+    starts, stops = sent.bounds
+    assert [made.text[a:b].decode() for a, b in zip(starts, stops, strict=True)] == list(made)
+
+
+@given(st.sets(SHORT, min_size=1, max_size=12))
+def test_ids_as_numbers_are_in_the_order_of_the_ids(names: set[str]) -> None:
+    made = IdMap(names)
+    if made.numbers is None:
+        assert max(len(name.encode()) for name in names) > 8
+    else:
+        assert max(len(name.encode()) for name in names) <= 8
+        assert (np.diff(made.numbers.astype(object)) > 0).all()
+
+
+def test_ids_of_nine_bytes_are_no_numbers() -> None:
+    assert IdMap(["12345678", "1"]).numbers is not None
+    assert IdMap(["123456789", "1"]).numbers is None
+    assert IdMap([]).numbers is not None
+    assert IdMap.union([]) == IdMap([]) == IdMap.union([IdMap([])])
+
+
 def test_ids_are_text_and_not_numbers() -> None:
     assert IdMap(["9", "10", "09", "9.0"]).ids == ("09", "10", "9", "9.0")
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,16 @@ def test_the_same_content_is_the_same_bytes(place: Path) -> None:
     for name in ("a", "b"):
         publish(DirectoryStore(place / name), b"rows", b"weights", one=1.5, two=[None, True])
     assert (place / "a" / "manifest.json").read_bytes() == (place / "b" / "manifest.json").read_bytes()
+
+
+def test_threads_may_put_the_same_content_at_a_time(store: DirectoryStore) -> None:
+    contents = [bytes([k % 3]) * 200_000 for k in range(24)]
+    with store.writing():
+        with ThreadPoolExecutor(8) as pool:
+            put = list(pool.map(store.put, contents))
+        store.commit({"files": dict(zip(put, map(len, contents), strict=True))})
+    assert names(store) == set(put) == {of_bytes(one) for one in contents}
+    assert all(store.get(name) == data for name, data in zip(put, contents, strict=True))
 
 
 def test_a_store_may_be_moved(store: DirectoryStore, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from receraser.data.ids import IdMap
 from receraser.fingerprint import Tensors
 from receraser.protocols import Progress
+from receraser.training.kernels import on_cpu, threads
+from receraser.training.pool import pool
 from receraser.training.spectrum import leading
 
 __all__ = ["MergeTree", "holding", "needed"]
@@ -131,14 +133,19 @@ class MergeTree:
             self.nodes |= {name: columns, f"{name}.items": text}
         return at, columns if isinstance(columns, np.ndarray) else columns.whole()
 
+    def _leaves(self, shards: Sequence[int]) -> list[Node]:
+        """Return two shards, made side by side."""
+        return list(pool(min(threads(), 2)).map(lambda k: (self._places[_name(0, k)], self._columns(k)), shards))
+
     def _both(self, level: int, i: int) -> tuple[Places, Columns | _Beside]:
         """Return the columns of the two nodes below, or of the one that there is; those of a shard as they are."""
-        if level == 0:
-            return self._places[_name(0, i)], self._columns(i)
-        left = self._node(level - 1, 2 * i)
-        if (2 * i + 1) << (level - 1) >= self._n_shards:
-            return left
-        both = _side_by_side(left, self._node(level - 1, 2 * i + 1))
+        if level == 0:  # there is one shard and no more
+            return self._leaves([i])[0]
+        below = [k for k in (2 * i, 2 * i + 1) if k << (level - 1) < self._n_shards]
+        nodes = [self._node(level - 1, k) for k in below] if level > 1 else self._leaves(below)
+        if len(nodes) == 1:
+            return nodes[0]
+        both = _side_by_side(*nodes)
         self._done += 1
         if self._progress is not None:
             self._progress("merges", self._done, self._total)
@@ -152,26 +159,19 @@ class _Beside:
     """
 
     def __init__(self, at: Places, nodes: Sequence[Node]) -> None:
-        self._parts: list[tuple[Columns, NDArray[np.int32] | None]] = []
+        self._parts: list[tuple[NDArray[np.float32], NDArray[np.int32]]] = []  # columns, and of which item a row is
         for own, columns in nodes:
-            row = None  # of each item; None: all of them, in order
-            if len(own) < len(at):
-                row = np.full(len(at), -1, dtype=np.int32)
-                row[np.searchsorted(at, own)] = np.arange(len(own), dtype=np.int32)
-            self._parts.append((np.asarray(columns, dtype=np.float32), row))
+            row = np.full(len(at), -1, dtype=np.int32)
+            row[np.searchsorted(at, own) if len(own) < len(at) else slice(None)] = np.arange(len(own), dtype=np.int32)
+            self._parts.append((np.ascontiguousarray(columns, dtype=np.float32), row))
         self.shape = len(at), sum(columns.shape[1] for columns, _ in self._parts)
 
     def write(self, rows: slice, out: NDArray[np.float64]) -> None:
         """Write some rows."""
         edge = 0
         for columns, row in self._parts:
-            part = out[:, edge : edge + columns.shape[1]]
+            on_cpu().gathered(columns, row[rows], edge, out)
             edge += columns.shape[1]
-            if row is None:
-                part[:] = columns[rows]
-            else:
-                part[:] = columns.take(row[rows], axis=0, mode="clip") if len(columns) else 0.0
-                part[row[rows] < 0] = 0.0
 
     def whole(self) -> Columns:
         """Return it laid out: a node so narrow that it is not cut."""

@@ -24,8 +24,8 @@ import contextlib
 import fcntl
 import json
 import os
-import threading
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -236,7 +236,7 @@ class DirectoryStore:
             os.close(handle)
 
     def put(self, data: bytes) -> str:
-        """Write a file, flushed to disk, and return its name; several threads may, and all must be done before a commit."""
+        """Write a file, flushed to disk, and return its name. Several threads may; a commit waits for all of them."""
         name = of_bytes(data)
         with self._putting_lock:
             if name in self._being_put:  # another thread writes the same content at this moment

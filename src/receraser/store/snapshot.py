@@ -74,7 +74,9 @@ def write_snapshot(
         sizes[name] = len(data)
         return name
 
-    with ThreadPoolExecutor(_WRITTEN_AT_ONCE) as pool:  # to hash and to wait for the disk takes no part of Python's lock
+    with ThreadPoolExecutor(
+        _WRITTEN_AT_ONCE
+    ) as pool:  # to hash and to wait for the disk takes no part of Python's lock
 
         def later(encode: Callable[[T], bytes], content: T) -> Future[str]:
             return pool.submit(lambda: put(encode(content)))
@@ -82,7 +84,10 @@ def write_snapshot(
         new_shards: dict[int, dict[str, Future[str]]] = {}
         for place, one in enumerate(state.shards):
             if _kept_files(held, one.files, sizes) is None:
-                new = {"train": later(encode_rows, one.shard.train), "weights": later(encode_tensors, one.model.state())}
+                new = {
+                    "train": later(encode_rows, one.shard.train),
+                    "weights": later(encode_tensors, one.model.state()),
+                }
                 if one.shard.valid is not None:
                     new["valid"] = later(encode_rows, one.shard.valid)
                 new_shards[place] = new

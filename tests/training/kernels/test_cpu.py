@@ -133,6 +133,22 @@ def test_sums_over_pairs_against_the_plain_version(n_items: int) -> None:
         assert not added.any(), "what was added can be taken away"
 
 
+@pytest.mark.parametrize("n", [0, 1, 40])
+def test_gathered_against_the_plain_version(n: int) -> None:
+    """Also rows that are not there, and a table that has none."""
+    rng = np.random.default_rng(n)
+    columns = rng.normal(size=(n, 5)).astype(np.float32)
+    rows = rng.integers(-1, n, 17, dtype=np.int32) if n else np.full(17, -1, dtype=np.int32)
+    fast, slow = np.full((17, 9), 7.0), np.full((17, 9), 7.0)
+    cpu.gathered(columns, rows, 3, fast)
+    plain.gathered(columns, rows, 3, slow)
+    assert np.array_equal(fast, slow)
+    assert (fast[:, :3] == 7.0).all()
+    assert (fast[:, 8:] == 7.0).all(), "columns beside it are left alone"
+    assert not fast[rows < 0, 3:8].any()
+    assert np.array_equal(fast[rows >= 0, 3:8], columns[rows[rows >= 0]])
+
+
 @pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 128, 130])
 def test_mirrored_against_the_plain_version(n: int) -> None:
     """Sizes around the edges of the tiles; exactly symmetric, and the same bits."""

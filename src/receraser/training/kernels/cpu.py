@@ -17,6 +17,7 @@ __all__ = [
     "claim",
     "co_counts",
     "csr_times_dense",
+    "gathered",
     "grouped",
     "mirrored",
     "pass_on",
@@ -266,6 +267,18 @@ def mirrored(packed: NDArray[np.int64], scale: NDArray[np.float64], out: NDArray
                 start = j * n - j * (j - 1) // 2 - j
                 for i in range(max(first, j + 1), last):
                     out[i, j] = packed[start + i] * (scale[i] * scale[j])
+
+
+@compiled
+def gathered(columns: Float32, rows: NDArray[np.int32], edge: int, out: Float64) -> None:
+    """Write these rows of a table into `out`, from column `edge` on; zeros for a row of -1. By one thread."""
+    for place in range(len(rows)):
+        row = rows[place]
+        if row < 0:
+            out[place, edge : edge + columns.shape[1]] = 0.0
+            continue
+        for c in range(columns.shape[1]):
+            out[place, edge + c] = columns[row, c]
 
 
 @parallel

@@ -15,18 +15,15 @@ from receraser.training.kernels.vectors import compiled, parallel
 
 __all__ = ["counters", "normals"]
 
-VECTORS = "1b74252cb5cc5799"  # of vectors.py, see `cpu`
-
 Counters = NDArray[np.uint64]
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # as in receraser.seeds
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _SCALE = 1.7320508075688772 / 65536.0
-_ONE, _QUARTER, _S27, _S30, _S31 = (np.uint64(n) for n in (1, 0xFFFF, 27, 30, 31))
-_S16, _S32, _S48 = (np.uint64(n) for n in (16, 32, 48))
-_S24, _S63 = np.uint64(24), np.uint64(63)
-_S40, _S1 = np.uint64(40), np.uint64(1)
+_ONE, _QUARTER = np.uint64(1), np.uint64(0xFFFF)
+_S1, _S16, _S24, _S27, _S30, _S31 = (np.uint64(n) for n in (1, 16, 24, 27, 30, 31))
+_S32, _S40, _S48, _S63 = (np.uint64(n) for n in (32, 40, 48, 63))
 
 _BLOCK = 128  # bytes that are mixed at a time
 _FIRST = np.array(  # the fractions of the square roots of the first eight primes

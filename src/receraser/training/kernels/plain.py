@@ -16,6 +16,7 @@ __all__ = [
     "claim",
     "co_counts",
     "csr_times_dense",
+    "gathered",
     "grouped",
     "mirrored",
     "pass_on",
@@ -120,6 +121,13 @@ def mirrored(packed: NDArray[np.int64], scale: NDArray[np.float64], out: NDArray
     out[upper] = packed
     out[upper[1], upper[0]] = packed
     out *= scale[:, None] * scale
+
+
+def gathered(columns: Float32, rows: NDArray[np.int32], edge: int, out: NDArray[np.float64]) -> None:
+    """Write these rows of a table into `out`, from column `edge` on; zeros for a row of -1."""
+    part = out[:, edge : edge + columns.shape[1]]
+    part[:] = 0.0
+    part[rows >= 0] = columns[rows[rows >= 0]]
 
 
 def best_of_rows(
