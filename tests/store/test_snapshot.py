@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -358,14 +359,15 @@ class Crash(BaseException):
 
 def steps(monkeypatch: pytest.MonkeyPatch, crash_at: int) -> Callable[[], int]:
     """Let the n-th call to the system end the process, before or halfway through."""
-    done = 0
+    done, one_at_a_time = 0, threading.Lock()
     replace, unlink, write_bytes = Path.replace, Path.unlink, directory.DirectoryStore._write
 
     def counted() -> None:
         nonlocal done
-        done += 1
-        if done == crash_at:
-            raise Crash
+        with one_at_a_time:  # files are written by several threads
+            done += 1
+            if done >= crash_at:
+                raise Crash
 
     def crashing_replace(self: Path, target: Path) -> Path:
         counted()
@@ -378,11 +380,11 @@ def steps(monkeypatch: pytest.MonkeyPatch, crash_at: int) -> Callable[[], int]:
     def crashing_fsync(_: int) -> None:
         counted()
 
-    def half_written(self: DirectoryStore, path: Path, data: bytes) -> None:
+    def half_written(self: DirectoryStore, path: Path, data: bytes, *, flush: bool = True) -> None:
         if done + 1 == crash_at:
             path.with_name(path.name + ".new").write_bytes(data[: len(data) // 2])
         counted()
-        write_bytes(self, path, data)
+        write_bytes(self, path, data, flush=flush)
 
     monkeypatch.setattr(Path, "replace", crashing_replace)
     monkeypatch.setattr(Path, "unlink", crashing_unlink)

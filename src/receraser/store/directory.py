@@ -245,7 +245,7 @@ class DirectoryStore:
         try:
             self.get(name)
         except StoreError:  # not there yet, or damaged
-            self._write(self._files / name, data)
+            self._write(self._files / name, data, flush=False)  # the folder is flushed once, by `swap`
         finally:
             self._being_put.discard(name)
         return name
@@ -359,7 +359,7 @@ class DirectoryStore:
         if failures:
             raise StoreError(f"the store is published, but {failures[0]}; remove it yourself")
 
-    def _write(self, path: Path, data: bytes) -> None:
+    def _write(self, path: Path, data: bytes, *, flush: bool = True) -> None:
         new = path.with_name(path.name + ".new")
         with _reported(path):
             make_folder(path.parent)
@@ -373,7 +373,8 @@ class DirectoryStore:
                 with contextlib.suppress(OSError):
                     new.unlink(missing_ok=True)
                 raise
-            flush_folder(path.parent)
+            if flush:
+                flush_folder(path.parent)
 
 
 def _content(path: Path, name: str | None = None) -> bytes:
