@@ -72,9 +72,9 @@ def of_rows(rows: Interactions) -> str:
     """
     hasher = _Hasher("rows")
     for ids in (rows.users, rows.items):
-        names = [name.encode() for name in ids]
-        hasher.add(np.array([len(name) for name in names], dtype="<i8").tobytes())
-        hasher.add(b"".join(names))
+        starts, stops = ids.bounds
+        hasher.add((stops - starts).astype("<i8").tobytes())
+        hasher.add(ids.text.replace(b"\n", b""))  # the ids one after the other
     hasher.add(_raw(rows.user_index.astype("<i4", copy=False)))
     hasher.add(_raw(rows.item_index.astype("<i4", copy=False)))
     return hasher.hex()

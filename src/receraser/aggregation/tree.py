@@ -162,7 +162,7 @@ class _Beside:
         self._parts: list[tuple[NDArray[np.float32], NDArray[np.int32]]] = []  # columns, and of which item a row is
         for own, columns in nodes:
             row = np.full(len(at), -1, dtype=np.int32)
-            row[np.searchsorted(at, own) if len(own) < len(at) else slice(None)] = np.arange(len(own), dtype=np.int32)
+            row[np.searchsorted(at, own) if len(own) < len(at) else slice(None)] = np.arange(len(own))
             self._parts.append((np.ascontiguousarray(columns, dtype=np.float32), row))
         self.shape = len(at), sum(columns.shape[1] for columns, _ in self._parts)
 
