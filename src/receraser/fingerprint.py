@@ -34,9 +34,12 @@ def canonical_json(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
-def of_bytes(data: bytes) -> str:
-    """Return the SHA-256 of plain bytes, in hex."""
-    return hashlib.sha256(data).hexdigest()
+def of_bytes(*pieces: bytes | memoryview) -> str:
+    """Return the SHA-256 of plain bytes, or of pieces one after the other, in hex."""
+    hasher = hashlib.sha256()
+    for piece in pieces:
+        hasher.update(piece)
+    return hasher.hexdigest()
 
 
 class _Hasher:

@@ -25,6 +25,7 @@ from receraser.store.encoding import (
     encode_rows,
     encode_tensors,
     encode_titles,
+    tensor_pieces,
 )
 
 ROWS = Interactions.from_pairs([("9", "10"), ("10", "9"), ("09", "9.0"), ("日本", "ü"), ("9", "a b"), ("10", "10")])
@@ -167,6 +168,24 @@ def test_a_table_of_other_columns_is_refused() -> None:
 def test_what_are_no_tensors_is_refused(data: bytes) -> None:
     with pytest.raises(StoreError, match="the weights cannot be read"):
         decode_tensors(data)
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {},
+        {"node.1.0": np.arange(12, dtype=np.float32).reshape(3, 4)},
+        {"user_vectors": np.ones((2, 3), dtype=np.float32), "item_vectors": np.zeros((5, 3), dtype=np.float32)},
+        {"node.1.0.items": np.frombuffer(b"a\nb", dtype=np.uint8)},
+        {"mixed": np.ones(3), "kinds": np.ones(3, dtype=np.int64)},
+        {"turned": np.arange(6, dtype=np.int32).reshape(2, 3).T},
+        {"empty": np.zeros((0, 4), dtype=np.float32)},
+        {'odd "name"': np.ones(2)},
+        {"b": np.ones(1, dtype=np.float16)},
+    ],
+)
+def test_pieces_are_what_the_library_writes(tensors: dict[str, np.ndarray]) -> None:
+    assert b"".join(tensor_pieces(tensors)) == encode_tensors(tensors)
 
 
 @pytest.mark.parametrize("encoded", [encode_rows(ROWS), encode_titles({"a": "b"}), encode_tensors({"a": np.ones(3)})])

@@ -380,11 +380,11 @@ def steps(monkeypatch: pytest.MonkeyPatch, crash_at: int) -> Callable[[], int]:
     def crashing_fsync(_: int) -> None:
         counted()
 
-    def half_written(self: DirectoryStore, path: Path, data: bytes, *, flush: bool = True) -> None:
+    def half_written(self: DirectoryStore, path: Path, *pieces: bytes, flush: bool = True) -> None:
         if done + 1 == crash_at:
-            path.with_name(path.name + ".new").write_bytes(data[: len(data) // 2])
+            path.with_name(path.name + ".new").write_bytes(pieces[-1][: len(pieces[-1]) // 2])
         counted()
-        write_bytes(self, path, data, flush=flush)
+        write_bytes(self, path, *pieces, flush=flush)
 
     monkeypatch.setattr(Path, "replace", crashing_replace)
     monkeypatch.setattr(Path, "unlink", crashing_unlink)

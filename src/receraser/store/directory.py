@@ -26,7 +26,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -235,9 +235,10 @@ class DirectoryStore:
         finally:
             os.close(handle)
 
-    def put(self, data: bytes) -> str:
+    def put(self, data: bytes | Sequence[bytes | memoryview]) -> str:
         """Write a file, flushed to disk, and return its name. Several threads may; a commit waits for all of them."""
-        name = of_bytes(data)
+        pieces = [data] if isinstance(data, bytes) else data
+        name = of_bytes(*pieces)
         with self._putting_lock:
             if name in self._being_put:  # another thread writes the same content at this moment
                 return name
@@ -245,7 +246,7 @@ class DirectoryStore:
         try:
             self.get(name)
         except StoreError:  # not there yet, or damaged
-            self._write(self._files / name, data, flush=False)  # the folder is flushed once, by `swap`
+            self._write(self._files / name, *pieces, flush=False)  # the folder is flushed once, by `swap`
         finally:
             self._being_put.discard(name)
         return name
@@ -359,13 +360,13 @@ class DirectoryStore:
         if failures:
             raise StoreError(f"the store is published, but {failures[0]}; remove it yourself")
 
-    def _write(self, path: Path, data: bytes, *, flush: bool = True) -> None:
+    def _write(self, path: Path, *pieces: bytes | memoryview, flush: bool = True) -> None:
         new = path.with_name(path.name + ".new")
         with _reported(path):
             make_folder(path.parent)
             try:
                 with new.open("wb") as stream:
-                    stream.write(data)
+                    stream.writelines(pieces)
                     stream.flush()
                     os.fsync(stream.fileno())
                 new.replace(path)

@@ -27,9 +27,11 @@ __all__ = [
     "encode_rows",
     "encode_tensors",
     "encode_titles",
+    "tensor_pieces",
 ]
 
 _ROW_GROUP = 1024 * 1024
+_KINDS = {"<f4": "F32", "<f8": "F64", "<i4": "I32", "<i8": "I64", "|u1": "U8"}  # safetensors' names
 
 
 def encode_rows(rows: Interactions) -> bytes:
@@ -120,6 +122,23 @@ def encode_tensors(tensors: Tensors) -> bytes:
 
     data: bytes = save({name: np.ascontiguousarray(array) for name, array in tensors.items()})
     return data
+
+
+def tensor_pieces(tensors: Tensors) -> list[bytes | memoryview]:
+    """Return what `encode_tensors` returns, in pieces: the arrays are not copied. That of the common cases only."""
+    arrays = {name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)}
+    kinds = {array.dtype.str for array in arrays.values()}  # of several kinds the order would be another one
+    plain = all(name.isascii() and name.replace(".", "").replace("_", "").isalnum() for name in arrays)
+    kind = _KINDS.get(kinds.pop()) if len(kinds) == 1 else None
+    if kind is None or not plain or any(array.ndim == 0 or array.size == 0 for array in arrays.values()):
+        return [encode_tensors(tensors)]
+    header, at = {}, 0
+    for name, array in arrays.items():
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        at += array.nbytes
+    text = json.dumps(header, separators=(",", ":"))
+    text += " " * (-len(text) % 8)
+    return [len(text).to_bytes(8, "little") + text.encode(), *(array.data.cast("B") for array in arrays.values())]
 
 
 def decode_tensors(data: bytes, *, exact: bool = False) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ shard that has not changed keep their names and are not written again. The whole
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -24,8 +24,8 @@ from receraser.store.encoding import (
     decode_titles,
     encode_landmarks,
     encode_rows,
-    encode_tensors,
     encode_titles,
+    tensor_pieces,
 )
 from receraser.store.record import Record
 
@@ -69,16 +69,16 @@ def write_snapshot(
     sizes: dict[str, int] = {}
     held = store.sizes()
 
-    def put(data: bytes) -> str:
+    def put(data: bytes | Sequence[bytes | memoryview]) -> str:
         name = store.put(data)
-        sizes[name] = len(data)
+        sizes[name] = len(data) if isinstance(data, bytes) else sum(map(len, data))
         return name
 
     with ThreadPoolExecutor(
         _WRITTEN_AT_ONCE
     ) as pool:  # to hash and to wait for the disk takes no part of Python's lock
 
-        def later(encode: Callable[[T], bytes], content: T) -> Future[str]:
+        def later(encode: Callable[[T], bytes | Sequence[bytes | memoryview]], content: T) -> Future[str]:
             return pool.submit(lambda: put(encode(content)))
 
         new_shards: dict[int, dict[str, Future[str]]] = {}
@@ -86,7 +86,7 @@ def write_snapshot(
             if _kept_files(held, one.files, sizes) is None:
                 new = {
                     "train": later(encode_rows, one.shard.train),
-                    "weights": later(encode_tensors, one.model.state()),
+                    "weights": later(tensor_pieces, one.model.state()),
                 }
                 if one.shard.valid is not None:
                     new["valid"] = later(encode_rows, one.shard.valid)
@@ -95,7 +95,7 @@ def write_snapshot(
         for name in sorted(state.aggregate):
             known = {name: state.aggregate_files[name]} if name in state.aggregate_files else None
             if _kept_files(held, known, sizes) is None:
-                new_tensors[name] = later(encode_tensors, {name: state.aggregate[name]})
+                new_tensors[name] = later(tensor_pieces, {name: state.aggregate[name]})
     shards, written = [], []
     for place, one in enumerate(state.shards):
         files = one.files
