@@ -11,6 +11,7 @@ from receraser import settings
 from receraser.aggregation.registry import AGGREGATIONS
 from receraser.config import (
     ADDITIVE_NAMES,
+    GRAM_RANK,
     MODEL_NAMES,
     EngineConfig,
     check_parts,
@@ -23,6 +24,7 @@ from receraser.config import (
 from receraser.engine import Engine
 from receraser.errors import UsageError
 from receraser.methods import METHODS
+from receraser.models.gram import Gram
 from receraser.models.registry import FACTOR_MODELS, MODELS, make_model
 from receraser.partition.registry import PARTITIONS
 
@@ -258,12 +260,16 @@ def test_what_does_not_go_together_is_refused(given: dict[str, Any], message: st
 
 @pytest.mark.parametrize("model", ADDITIVE_NAMES)
 def test_a_model_of_sums_takes_no_shards(model: str) -> None:
-    """It goes with retrain and with nothing else, whatever the combination is called."""
+    """It goes with retrain and, but for gram with spectral, with nothing else, whatever the combination is called."""
     found = resolve(EngineConfig(model=model))
     assert (found.method, found.partition, found.aggregation, found.shards) == ("retrain", "whole", "alone", 1)
     assert resolve(EngineConfig(model=model, partition="whole", aggregation="alone", shards=1)) == found
     combinations = {(partition, aggregation) for partition in ("", *PARTITIONS) for aggregation in ("", *AGGREGATIONS)}
-    refused: list[dict[str, Any]] = [{"method": name} for name in METHODS if name != "retrain"]
+    if model == "gram":  # hash shards alone stand for spectral
+        combinations = {one for one in combinations if one[1] != "spectral" and one != ("hash", "")}
+    refused: list[dict[str, Any]] = [
+        {"method": name} for name in METHODS if name not in ("retrain", "spectral" if model == "gram" else "")
+    ]
     refused += [
         {"partition": partition, "aggregation": aggregation}
         for partition, aggregation in combinations
@@ -275,6 +281,22 @@ def test_a_model_of_sums_takes_no_shards(model: str) -> None:
         assert caught.value.exit_code == 2
     with pytest.raises(UsageError, match="3 shards were asked for"):
         resolve(EngineConfig(model=model, shards=3))
+
+
+def test_gram_may_be_merged_from_shards_of_users() -> None:
+    """With as many directions as it has by itself, unless somebody says how many."""
+    found = resolve(EngineConfig(model="gram", method="spectral"))
+    assert (found.partition, found.aggregation, found.shards, found.device) == ("hash", "spectral", 32, "cpu")
+    assert found.aggregation_settings["rank"] == found.hyperparameters["rank"] == Gram().rank == GRAM_RANK
+    assert resolve(EngineConfig(model="gram", method="spectral", hyperparameters={"rank": 9})).aggregation_settings[
+        "rank"
+    ] == 9  # fmt: skip
+    texts = {"rank": "7", "aggregation.rank": "5"}
+    said = resolve(EngineConfig(model="gram", method="spectral"), texts)
+    assert (said.hyperparameters["rank"], said.aggregation_settings["rank"]) == (7, 5)
+    assert resolve(said) == said
+    with pytest.raises(UsageError, match="keeps no user together"):
+        resolve(EngineConfig(model="gram", partition="random", aggregation="spectral"))
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -42,6 +42,8 @@ from receraser.models.source import find, is_foreign
 
 __all__ = [
     "ADDITIVE_NAMES",
+    "GRAM_RANK",
+    "MERGED_NAME",
     "MODEL_NAMES",
     "TUNED",
     "EngineConfig",
@@ -55,7 +57,9 @@ __all__ = [
     "resolve",
 ]
 
-ADDITIVE_NAMES = ("ease", "gram", "graphfilter")  # models that need no shards, and take none
+ADDITIVE_NAMES = ("ease", "gram", "graphfilter")  # models that need no shards, and take none, but for:
+MERGED_NAME = "gram"  # the one that can be the submodel of spectral
+GRAM_RANK = 128  # its default, without importing torch; a test holds it to the model
 MODEL_NAMES = ("bpr", "lightgcn", "wmf", *ADDITIVE_NAMES)  # without importing torch; a test holds it to the registry
 TUNED = "# Tuned by receraser tune"  # how a file that a search has written begins
 _MOST_SHARDS = 10_000  # more are a mistake: every shard has a model of its own
@@ -214,11 +218,12 @@ def combined(config: EngineConfig) -> EngineConfig:
             "as in --method receraser"
         )
     model = config.model or ("gram" if (partition, aggregation) == ("whole", "alone") else "wmf")
-    if model in ADDITIVE_NAMES and (partition, aggregation) != ("whole", "alone"):
+    merged = model == MERGED_NAME and aggregation == "spectral"
+    if model in ADDITIVE_NAMES and not merged and (partition, aggregation) != ("whole", "alone"):
         raise UsageError(
             f"the model {model} is a function of sums over users and forgets exactly without shards; it goes "
-            f"with --method retrain, not with {partition} shards and {aggregation}; models for shards are wmf, bpr and "
-            "lightgcn"
+            f"with --method retrain{' or spectral' if model == MERGED_NAME else ''}, not with {partition} shards and "
+            f"{aggregation}; models for shards are wmf, bpr and lightgcn"
         )
     if aggregation == "alone" and shards != 1:
         raise UsageError(
@@ -230,7 +235,11 @@ def combined(config: EngineConfig) -> EngineConfig:
             f"the aggregation spectral merges what shards of users know about items, and the partition {partition} "
             "keeps no user together; choose hash or ubp, or another aggregation"
         )
-    return dataclasses.replace(config, model=model, partition=partition, aggregation=aggregation, shards=shards)
+    own = config.aggregation_settings
+    if merged and "rank" not in own:  # as many directions as gram has by itself
+        own = {**own, "rank": config.hyperparameters.get("rank", GRAM_RANK)}
+    made = dataclasses.replace(config, model=model, partition=partition, aggregation=aggregation, shards=shards)
+    return dataclasses.replace(made, aggregation_settings=own)
 
 
 # Where a configuration keeps the settings of its parts: the part, and what it is called in `--set PART.KEY=VALUE`.

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 import pytest
@@ -9,11 +9,12 @@ import torch
 
 from receraser.aggregation.spectral import Spectral
 from receraser.data.ids import IdMap
-from receraser.data.interactions import Interactions
+from receraser.data.interactions import Histories, Interactions
 from receraser.errors import UsageError
 from receraser.evaluation import evaluate
 from receraser.models.bpr import BPR
 from receraser.models.factors import FactorModel
+from receraser.models.gram import Gram
 from receraser.models.wmf import WMF
 from receraser.partition.hashed import Hashed
 from receraser.protocols import Aggregator, Partitioner
@@ -100,6 +101,38 @@ def test_in_a_consensus_every_shard_votes_for_its_directions_with_equal_weight()
     np.testing.assert_allclose(after @ after.T, before @ before.T, atol=1e-4)
     alike, once = (items_of(chosen, merge="consensus", rank=4) for chosen in ([parts[0]] * 3, parts[:1]))
     np.testing.assert_allclose(alike @ alike.T, once @ once.T, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_shards", [1, 2, 3, 5])
+def test_merged_grams_are_the_leading_directions_of_the_sum_of_their_matrices(n_shards: int) -> None:
+    parts = submodels(n_shards, cast("FactorModel", Gram(rank=24)))
+    total = np.zeros((len(ROWS.items), len(ROWS.items)))
+    for model in parts:
+        at = ROWS.items.indices(model.items_)
+        total[np.ix_(at, at)] += model.item_vectors_.astype(float) @ model.item_vectors_.T.astype(float)
+    values, directions = np.linalg.eigh(total)
+    expected = (directions[:, -3:] * values[-3:]) @ directions[:, -3:].T
+    found = items_of(parts, merge="auto", width=64).astype(float)
+    assert (found**2).sum() == pytest.approx(len(ROWS.items), rel=1e-5), "a mean squared length of 1, as gram's own"
+    np.testing.assert_allclose(found @ found.T * np.trace(expected) / len(found), expected, atol=1e-5 * values[-1])
+
+
+def test_one_shard_of_gram_is_gram() -> None:
+    """The same lists, up to rounding, with its own weights of the fold-in, which are a function of all rows."""
+    alone, parts = Gram(rank=3).fit(ROWS, seed=1), submodels(3, cast("FactorModel", Gram(rank=3)))
+    one = submodels(1, cast("FactorModel", Gram(rank=3)))
+    merge = Spectral(rank=3)
+    share = len(ROWS) / (len(ROWS.users) * len(ROWS.items))
+    assert merge.fold_in_settings(one[0], share) == alone.fold_in_settings(share)
+    whole = Histories.of(ROWS.users.ids, ROWS, ROWS.items)
+    for made, bound in ((one, 1e-5), (parts, 0.3)):
+        scores = merge.scorer(made, merge.fit(made, ROWS, valid=None, seed=1)[0]).scores(whole)
+        assert float((scores - alone.scores(whole)).abs().max()) < bound
+
+
+def test_gram_has_no_users_to_multiply_with() -> None:
+    with pytest.raises(UsageError, match="gram has none; take sum"):
+        items_of(submodels(2, cast("FactorModel", Gram(rank=3))), merge="product")
 
 
 def test_what_a_merge_is_by_default_depends_on_the_loss() -> None:

@@ -141,7 +141,9 @@ class Combination:
         return PARTITIONS[self.partition].remembers_data
 
     def keeps_sums(self, rows: Iterable[Pair]) -> bool:
-        """Whether it is a model of sums that keeps them, for these rows."""
+        """Whether it is a model of sums that keeps them, for these rows, and can be brought up to date as a whole."""
+        if self.partition != "whole":
+            return False
         if self.model != "gram":
             return self.model == "ease"
         items = [item for _, item in rows]
@@ -176,6 +178,9 @@ MORE = [
     Combination("whole", "alone", "gram", hyperparameters={"pairs_per_row": 0.0}),
     Combination("whole", "alone", "gram", hyperparameters={"pairs_per_row": 1.5}),  # sums that come and go
     Combination("whole", "alone", "gram", hyperparameters={"polish": 1}),
+    Combination("hash", "spectral", "gram"),
+    Combination("hash", "spectral", "gram", 5, {"pairs_per_row": 0.0, "rank": 3}, aggregation_settings={"width": 4}),
+    Combination("ubp", "spectral", "gram", 2, {"pairs_per_row": 1.5}, aggregation_settings={"polish": 1}),
     Combination("hash", "mean", "wmf"),
     Combination("hash", "static", "lightgcn", shards=2),
     Combination("hash", "attention", "bpr", shards=4),

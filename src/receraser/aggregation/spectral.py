@@ -4,10 +4,12 @@ Shards are user-atomic, so the score matrix of all shards is their P_k Q_k^T on 
 are the spaces that the shards' item vectors Q_k span. They are put side by side (an item that a shard does not hold has
 zeros there), the SVD U S W^T gives the best summary of a given rank, and a user's vector is the ridge solution over
 their own surviving history in that space: nothing of a user is stored, and a forget costs one shard and the merge, and
-no pass over the data. Three ways to put a shard beside the others, by what its submodel's numbers mean:
+no pass over the data. Four ways to put a shard beside the others, by what its submodel's numbers mean:
 
 - "concat", for WMF: Q_k as it is. Least squares shares its scale evenly between users and items and shrinks what it
   knows little about.
+- "sum", for gram: Q_k as it is, of which Q_k Q_k^T is the shard's matrix. So S^2 are eigenvalues of the sum of the
+  shards' matrices, and items get U S with a mean squared length of 1, as gram's own do.
 - "product": B_k = Q_k (P_k^T P_k)^(1/2), for B_k B_k^T = Q_k P_k^T P_k Q_k^T whatever basis and scale a submodel chose.
 - "consensus", for pairwise losses (BPR, LightGCN): lengths mean little there, so every shard votes for its directions
   with equal weight. Vectors are centred (such a loss leaves the mean free), the noisy ones of rare items shortened,
@@ -36,6 +38,7 @@ from receraser.errors import UsageError
 from receraser.fingerprint import Tensors
 from receraser.models.factors import FactorModel, one_torch_thread
 from receraser.models.folded import FoldedScorer
+from receraser.models.gram import Gram
 from receraser.protocols import Progress, Reuse, Scorer
 from receraser.training.least_squares import polished
 from receraser.training.powers import power
@@ -44,8 +47,9 @@ from receraser.training.spectrum import leading, square_root, whitened
 __all__ = ["Spectral"]
 
 Matrix = NDArray[np.float64]
+Submodel = FactorModel | Gram
 
-_MERGES = ("concat", "product", "consensus")
+_MERGES = ("concat", "sum", "product", "consensus")
 _COUNT_POWER = 0.3  # by which the vectors of rare items are shortened for a consensus
 _NARROW, _WIDE, _MANY_SHARDS = 96, 128, 16  # columns of a node, with so many shards at most, and with more
 _CONSENSUS_WEIGHTS = 0.3, 0.02  # missing_weight, regularization
@@ -60,8 +64,8 @@ class Spectral:
     rank
         Length of the items' vectors in the merged space.
     merge
-        "concat", "product" or "consensus", see above; "auto" takes what validation prefers: consensus for pairwise
-        submodels, concat for the others.
+        "concat", "sum", "product" or "consensus", see above; "auto" takes what validation prefers: consensus for
+        pairwise submodels, sum for gram, concat for the others.
     width
         Columns that a node of the merge tree keeps; at least the rank. 0: 96, and 128 with more than 16 shards, where
         the tree is deeper and more is cut on the way.
@@ -95,7 +99,7 @@ class Spectral:
 
     def fit(
         self,
-        submodels: Sequence[FactorModel],
+        submodels: Sequence[Submodel],
         interactions: Interactions,
         *,
         valid: Interactions | None,  # noqa: ARG002
@@ -112,7 +116,7 @@ class Spectral:
 
     def refit(
         self,
-        submodels: Sequence[FactorModel],
+        submodels: Sequence[Submodel],
         known: Tensors,
         interactions: Interactions,
         *,
@@ -131,7 +135,8 @@ class Spectral:
             vectors, values = leading(tree.root(), self.rank)
             q = self._scaled(vectors, submodels[0]).astype(np.float32)
             if self.polish:
-                weight, penalty = self.fold_in_settings(submodels[0])
+                share = len(interactions) / max(1, len(interactions.users) * len(interactions.items))
+                weight, penalty = self.fold_in_settings(submodels[0], share)
                 q = polished(q, interactions, self.polish, missing_weight=weight, regularization=penalty)
             assert not self.needs_rows or tree.items == interactions.items, "every row is in some shard"
             return {"item_vectors": np.ascontiguousarray(q), **tree.nodes}, _gap(values, self.rank)
@@ -139,30 +144,34 @@ class Spectral:
     def _width_for(self, n_shards: int) -> int:
         return self.width or (_NARROW if n_shards <= _MANY_SHARDS else _WIDE)
 
-    def _merge_of(self, base: FactorModel) -> str:
+    def _merge_of(self, base: Submodel) -> str:
         if self.merge != "auto":
             return self.merge
-        return "consensus" if base.pairwise else "concat"
+        return "consensus" if base.pairwise else "sum" if isinstance(base, Gram) else "concat"
 
-    def _leaf(self, model: FactorModel) -> NDArray[np.floating]:
+    def _leaf(self, model: Submodel) -> NDArray[np.floating]:
         """Return what is merged of a shard: (its items, dim)."""
         merge = self._merge_of(model)
-        if merge == "concat" and not model.pairwise:
+        if merge in ("concat", "sum") and not model.pairwise:
             return model.item_vectors_
         q = model.item_vectors_.astype(np.float64)
         if model.pairwise and len(q):
             q -= q.mean(axis=0)  # a pairwise loss leaves the mean item vector free
         if merge == "product":
+            if isinstance(model, Gram):
+                raise UsageError(
+                    "spectral: merge is product, which takes the users' vectors, and gram has none; take sum"
+                )
             p = model.user_vectors_.astype(np.float64)
             return q @ square_root(p.T @ p)
         return _voting(q, model.item_counts_) if merge == "consensus" else q
 
-    def _scaled(self, vectors: Matrix, base: FactorModel) -> Matrix:
-        """Return the items' vectors, given U S: U S^(1/2), or for a consensus U S.
+    def _scaled(self, vectors: Matrix, base: Submodel) -> Matrix:
+        """Return the items' vectors, given U S: U S^(1/2), or for a sum or a consensus U S.
 
-        Where lengths mean nothing (a consensus, pairwise submodels) they are brought to a mean square of 1.
+        Where lengths mean nothing (both of these, pairwise submodels) they are brought to a mean square of 1.
         """
-        if self._merge_of(base) != "consensus":
+        if self._merge_of(base) not in ("sum", "consensus"):
             lengths = np.sqrt((vectors**2).sum(axis=0))
             vectors = vectors / np.sqrt(np.where(lengths > 0, lengths, 1.0))
             if not base.pairwise:
@@ -170,16 +179,23 @@ class Spectral:
         size = np.sqrt((vectors**2).sum() / max(len(vectors), 1))
         return np.asarray(vectors / (size if size > 0 else 1.0))
 
-    def fold_in_settings(self, base: FactorModel) -> tuple[float, float]:
-        """Return the missing weight and the regularization of the users' fold-in, and of `polish`."""
+    def fold_in_settings(self, base: Submodel, share: float = 0.0) -> tuple[float, float]:
+        """Return the missing weight and the regularization of the users' fold-in, and of `polish`.
+
+        `share`: of all pairs of a user and an item, how many are rows; gram's own weights may be a function of it.
+        """
         if self.missing_weight or self.regularization:
             return self.missing_weight, self.regularization
+        if isinstance(base, Gram):
+            return base.fold_in_settings(share)
         return _CONSENSUS_WEIGHTS if self._merge_of(base) == "consensus" else base.fold_in_settings()
 
-    def scorer(self, submodels: Sequence[FactorModel], state: Tensors) -> Scorer:
+    def scorer(self, submodels: Sequence[Submodel], state: Tensors) -> Scorer:
         """Return the merged items; users are folded in when they are asked for."""
         items = IdMap.union([model.items_ for model in submodels])
-        missing_weight, regularization = self.fold_in_settings(submodels[0])
+        rows = sum(0 if (counts := model.item_counts_) is None else int(counts.sum()) for model in submodels)
+        pairs = len(items) * sum(len(model.users_) for model in submodels)  # a user is in one shard
+        missing_weight, regularization = self.fold_in_settings(submodels[0], rows / max(1, pairs))
         vectors = np.asarray(state["item_vectors"], dtype=np.float32)
         return FoldedScorer(items, vectors, missing_weight, regularization)
 

@@ -57,8 +57,11 @@ def overriding(
     from receraser.config import ADDITIVE_NAMES, combined
 
     given = {"dim": dim, "aggregation.rank": rank, "aggregation.polish": polish}
-    if combined(base).model in ADDITIVE_NAMES:  # no submodels, nothing to put together: all of it is the model's
+    made = combined(base)
+    if made.model in ADDITIVE_NAMES and made.aggregation == "alone":  # nothing to put together: all is the model's
         given = {"rank": dim if rank is None else rank, "polish": polish}
+    elif made.model in ADDITIVE_NAMES:
+        given = {"rank": dim, "aggregation.rank": rank, "aggregation.polish": polish}
     found = options.pairs(settings) | {key: str(value) for key, value in given.items() if value is not None}
     return found if embeddings is None else found | {"partition.embeddings": "file"}
 

@@ -239,7 +239,7 @@ def _aggregation(task: Task, progress: Progress | None) -> Outcome:
 
     submodels = []
     for k in range(int(str(task.settings["n_submodels"]))):
-        model = _factor_model(task)
+        model = _bare_submodel(task)
         nobody = np.zeros((0, model.dim), dtype=np.float32)  # one that is not needed was not sent
         state = _part(task, f"{k}.") or {"user_vectors": nobody, "item_vectors": nobody}
         users, items = (task.ids.get(f"{k}.{side}", IdMap([])) for side in ("users", "items"))
@@ -276,10 +276,10 @@ def _partitioner(task: Task) -> Partitioner:
     return make_partitioner(str(task.settings["partition"]), _settings(task, "settings"))
 
 
-def _factor_model(task: Task) -> FactorModel:
-    from receraser.models.registry import make_factor_model
+def _bare_submodel(task: Task) -> FactorModel:
+    from receraser.models.registry import make_submodel
 
-    return make_factor_model(str(task.settings["model"]), _settings(task, "hyperparameters"))
+    return make_submodel(str(task.settings["model"]), _settings(task, "hyperparameters"))
 
 
 def _settings(task: Task, key: str) -> Settings:

@@ -8,7 +8,7 @@ import numpy as np
 
 from receraser.data.interactions import Interactions
 from receraser.execution.task import Task, aggregation_task, partition_task, submodel_task, sums_task
-from receraser.models.registry import make_factor_model, make_model
+from receraser.models.registry import make_model, make_submodel
 from receraser.protocols import Additive
 
 __all__ = ["toy_aggregation", "toy_partition", "toy_submodel", "toy_sums"]
@@ -53,7 +53,7 @@ def toy_aggregation(aggregation: str, settings: Settings, model: str, hyperparam
     rows = _rows()
     submodels = []
     for _ in range(2):
-        one = make_factor_model(model, hyperparameters)
+        one = make_submodel(model, hyperparameters)
         state = {
             name: np.ones((len(ids), one.dim), dtype=np.float32)
             for name, ids in (("user_vectors", rows.users), ("item_vectors", rows.items))

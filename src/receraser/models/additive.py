@@ -37,7 +37,7 @@ class AdditiveModel:
     items_: IdMap = field(init=False, repr=False, compare=False)
     facts_: Mapping[str, object] = field(init=False, repr=False, compare=False)
     _state: Tensors = field(init=False, repr=False, compare=False)
-    _rows: Interactions = field(init=False, repr=False, compare=False)
+    _rows: Interactions | None = field(init=False, repr=False, compare=False)
     _scorer: Scorer | None = field(init=False, repr=False, compare=False)
 
     # ------------------------------------------------------------------ what a model says
@@ -110,5 +110,6 @@ class AdditiveModel:
     def scores(self, histories: Histories) -> torch.Tensor:
         """Return (len(histories), n_items), from the items that people have."""
         if self._scorer is None:
+            assert self._rows is not None, "fitted, or restored with its rows"
             self._scorer = self._make_scorer(self._rows, self._state)
         return self._scorer.scores(histories)

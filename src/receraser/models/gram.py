@@ -9,12 +9,16 @@ al. 2010).
 Where there are few items for many rows, the sums over all pairs of items are kept: a forget is an exact downdate, and
 the eigen-solver works on the matrix. Otherwise (`pairs_per_row`, a function of the rows at hand) passes over the rows
 are cheaper than that matrix, it is never made, and all there is to forget are the rows.
+
+With very many rows even those passes are long. Then shards of users can have one each, merged by
+`aggregation.spectral`: the matrix of all is the sum of theirs (each with its own counts), and a forget costs one
+shard's passes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +77,7 @@ class Gram(AdditiveModel):
     """
 
     name: ClassVar[str] = "gram"
+    pairwise: ClassVar[bool] = False
 
     rank: int = 128
     user_power: float = 0.75
@@ -138,7 +143,39 @@ class Gram(AdditiveModel):
         return FoldedScorer(rows.items, vectors, *self._weights(rows))
 
     def _weights(self, rows: Interactions) -> tuple[float, float]:
-        """Return the missing weight and the regularization."""
-        share = len(rows) / max(1, len(rows.users) * len(rows.items))
+        return self.fold_in_settings(len(rows) / max(1, len(rows.users) * len(rows.items)))
+
+    # ------------------------------------------------------------------ as a submodel of `spectral`
+
+    @property
+    def dim(self) -> int:
+        """Length of the items' vectors."""
+        return self.rank
+
+    @property
+    def item_vectors_(self) -> NDArray[np.float32]:
+        """What was solved for."""
+        return np.asarray(self._state["item_vectors"], dtype=np.float32)
+
+    @property
+    def item_counts_(self) -> NDArray[np.int64] | None:
+        """Rows of each item, where they are at hand."""
+        return None if self._rows is None else self._rows.item_counts
+
+    def load_state(
+        self,
+        users: IdMap,
+        items: IdMap,
+        state: Tensors,
+        *,
+        item_counts: NDArray[np.int64] | None = None,  # noqa: ARG002 - of pairwise models
+    ) -> Self:
+        """Take over the vectors of these items, where the rows are not at hand: to be merged, not to be asked."""
+        self.users_, self.items_, self.facts_ = users, items, {}
+        self._state, self._rows, self._scorer = state, None, None
+        return self
+
+    def fold_in_settings(self, share: float) -> tuple[float, float]:
+        """Return the missing weight and the regularization, given the share of all pairs that are rows."""
         weight = self.missing_weight or float(np.sqrt(share))
         return weight, self.regularization or _PENALTY * weight

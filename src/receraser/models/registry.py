@@ -1,12 +1,14 @@
 """The models by name. A model is looked up here and nowhere else.
 
 Those of vectors (`FACTOR_MODELS`) can be the submodels of any method; the additive ones need no shards, and go with the
-method retrain alone. A name such as "package.module:Object" is somebody else's model (`custom`).
+method retrain; gram can be the submodel of spectral too, which asks for item vectors and no more. A name such as
+"package.module:Object" is somebody else's model (`custom`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from receraser import settings
 from receraser.models.additive import AdditiveModel
@@ -20,7 +22,7 @@ from receraser.models.lightgcn import LightGCN
 from receraser.models.source import is_foreign
 from receraser.models.wmf import WMF
 
-__all__ = ["FACTOR_MODELS", "MODELS", "make_factor_model", "make_model"]
+__all__ = ["FACTOR_MODELS", "MODELS", "make_factor_model", "make_model", "make_submodel"]
 
 FACTOR_MODELS: dict[str, type[FactorModel]] = {model.name: model for model in (BPR, WMF, LightGCN)}
 MODELS: dict[str, type[FactorModel | AdditiveModel]] = {
@@ -40,6 +42,20 @@ def make_model(name: str, hyperparameters: Mapping[str, object]) -> FactorModel 
     if is_foreign(name):
         return Custom(name, hyperparameters)
     return settings.make(MODELS, "model", name, hyperparameters)
+
+
+def make_submodel(name: str, hyperparameters: Mapping[str, object]) -> FactorModel:
+    """Return an unfitted model that can be aggregated: one of vectors or, for spectral alone, gram.
+
+    Examples
+    --------
+    >>> make_submodel("gram", {"rank": 8}).dim
+    8
+    """
+    if name == Gram.name:
+        made = settings.make({Gram.name: Gram}, "model", name, hyperparameters)
+        return cast("FactorModel", made)  # it has all that spectral asks of one; `config` lets no other have it
+    return make_factor_model(name, hyperparameters)
 
 
 def make_factor_model(name: str, hyperparameters: Mapping[str, object]) -> FactorModel:
