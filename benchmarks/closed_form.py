@@ -95,7 +95,7 @@ def search(data: Dataset) -> dict[str, list[Settings]]:
 
 
 def contenders(data: Dataset, trials: Mapping[str, list[Settings]], seed: int) -> dict[str, EngineConfig]:
-    """Return what stands in the table: WMF, spectral over it, and the models without shards."""
+    """Return what stands in the table: WMF, spectral over it, the models without shards, spectral over gram."""
     from receraser.config import load_config, preset_names
 
     preset = f"wmf-{data.name}"
@@ -110,6 +110,8 @@ def contenders(data: Dataset, trials: Mapping[str, list[Settings]], seed: int) -
         if model in trials:
             best = trials[model][0]["settings"]
             found[model] = dataclasses.replace(wmf, model=model, hyperparameters=best)
+    if "gram" in found:  # its own settings, nothing more was chosen
+        found["spectral, gram, K=10"] = dataclasses.replace(found["gram"], method="spectral", shards=10)
     return found
 
 
