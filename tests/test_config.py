@@ -11,7 +11,6 @@ from receraser import settings
 from receraser.aggregation.registry import AGGREGATIONS
 from receraser.config import (
     ADDITIVE_NAMES,
-    GRAM_RANK,
     MODEL_NAMES,
     EngineConfig,
     check_parts,
@@ -287,16 +286,35 @@ def test_gram_may_be_merged_from_shards_of_users() -> None:
     """With as many directions as it has by itself, unless somebody says how many."""
     found = resolve(EngineConfig(model="gram", method="spectral"))
     assert (found.partition, found.aggregation, found.shards, found.device) == ("hash", "spectral", 32, "cpu")
-    assert found.aggregation_settings["rank"] == found.hyperparameters["rank"] == Gram().rank == GRAM_RANK
-    assert resolve(EngineConfig(model="gram", method="spectral", hyperparameters={"rank": 9})).aggregation_settings[
-        "rank"
-    ] == 9  # fmt: skip
+    assert found.aggregation_settings["rank"] == found.hyperparameters["rank"] == Gram().rank
+    nine = resolve(EngineConfig(model="gram", method="spectral", hyperparameters={"rank": 9}))
+    also = resolve(EngineConfig(model="gram", method="spectral"), {"rank": "9"})
+    assert nine.aggregation_settings["rank"] == also.aggregation_settings["rank"] == 9
     texts = {"rank": "7", "aggregation.rank": "5"}
     said = resolve(EngineConfig(model="gram", method="spectral"), texts)
     assert (said.hyperparameters["rank"], said.aggregation_settings["rank"]) == (7, 5)
     assert resolve(said) == said
     with pytest.raises(UsageError, match="keeps no user together"):
         resolve(EngineConfig(model="gram", partition="random", aggregation="spectral"))
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"partition": "inbp", "aggregation": "spectral"}, "choose hash or ubp"),
+        ({"method": "spectral", "hyperparameters": {"polish": 1}}, "take aggregation.polish"),
+        ({"method": "spectral", "aggregation_settings": {"merge": "product"}}, "gram has none; choose auto"),
+        ({"shards": 3}, "--method spectral"),
+    ],
+)
+def test_what_gram_cannot_be_in_shards(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        resolve(EngineConfig(model="gram", **given))
+
+
+def test_a_model_that_takes_no_shards_is_not_sent_to_another_method() -> None:
+    with pytest.raises(UsageError, match="ease takes no more"):
+        resolve(EngineConfig(model="ease", shards=3))
 
 
 @pytest.mark.parametrize("name", METHODS)

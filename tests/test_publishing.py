@@ -50,6 +50,20 @@ def test_a_stale_engine_does_not_bring_back_what_was_forgotten(worker: LocalExec
     assert not Engine.load(store).knows("u03")
 
 
+def test_a_damaged_file_is_not_published_over(worker: LocalExecutor, store: Path) -> None:
+    """Files that stay as they are are not written again; so they are looked at."""
+    engine = Engine.load(store, executor=worker)
+    engine.forget(["u03"])
+    for path in (store / "files").iterdir():
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(StoreError, match=f"damaged: the content of .*{path.name}"):
+            engine.save(store, replace=True)
+        path.write_bytes(whole)
+    engine.save(store, replace=True)
+    assert not Engine.load(store).knows("u03")
+
+
 def test_an_engine_may_publish_over_what_it_published(worker: LocalExecutor, store: Path, tmp_path: Path) -> None:
     engine = Engine.load(store, executor=worker)
     for user in ("u03", "u04"):

@@ -42,7 +42,6 @@ from receraser.models.source import find, is_foreign
 
 __all__ = [
     "ADDITIVE_NAMES",
-    "GRAM_RANK",
     "MERGED_NAME",
     "MODEL_NAMES",
     "TUNED",
@@ -59,7 +58,6 @@ __all__ = [
 
 ADDITIVE_NAMES = ("ease", "gram", "graphfilter")  # models that need no shards, and take none, but for:
 MERGED_NAME = "gram"  # the one that can be the submodel of spectral
-GRAM_RANK = 128  # its default, without importing torch; a test holds it to the model
 MODEL_NAMES = ("bpr", "lightgcn", "wmf", *ADDITIVE_NAMES)  # without importing torch; a test holds it to the registry
 TUNED = "# Tuned by receraser tune"  # how a file that a search has written begins
 _MOST_SHARDS = 10_000  # more are a mistake: every shard has a model of its own
@@ -154,6 +152,8 @@ def resolve(config: EngineConfig, texts: Mapping[str, str] | None = None) -> Eng
     given = _by_part(texts or {})
     chosen = {key: _chosen(config, key, given[what]) for key, (what, _) in _PARTS.items()}
     config = dataclasses.replace(config, **chosen)  # type: ignore[arg-type]
+    if config.model == MERGED_NAME and config.aggregation == "spectral":
+        config = _merged(config)
     complete = {key: _values(_part(config, what)) for key, (what, _) in _PARTS.items()}
     plain = {key: {k: v for k, v in one.items() if k not in _OWNED} for key, one in complete.items()}
     named = dataclasses.replace(config, method=method_of(config.partition, config.aggregation))
@@ -213,10 +213,9 @@ def combined(config: EngineConfig) -> EngineConfig:
     if not 1 <= shards <= _MOST_SHARDS:
         raise UsageError(f"shards is {shards}; expected 1 to {_MOST_SHARDS:,}")
     if partition == "whole" and shards != 1:
-        raise UsageError(
-            f"{shards} shards were asked for, but the method retrain is one shard; choose another method, "
-            "as in --method receraser"
-        )
+        another = {"": "receraser", MERGED_NAME: "spectral"}.get(config.model if config.model in ADDITIVE_NAMES else "")
+        advice = f"choose another method, as in --method {another}" if another else f"{config.model} takes no more"
+        raise UsageError(f"{shards} shards were asked for, but the method retrain is one shard; {advice}")
     model = config.model or ("gram" if (partition, aggregation) == ("whole", "alone") else "wmf")
     merged = model == MERGED_NAME and aggregation == "spectral"
     if model in ADDITIVE_NAMES and not merged and (partition, aggregation) != ("whole", "alone"):
@@ -235,11 +234,25 @@ def combined(config: EngineConfig) -> EngineConfig:
             f"the aggregation spectral merges what shards of users know about items, and the partition {partition} "
             "keeps no user together; choose hash or ubp, or another aggregation"
         )
-    own = config.aggregation_settings
-    if merged and "rank" not in own:  # as many directions as gram has by itself
-        own = {**own, "rank": config.hyperparameters.get("rank", GRAM_RANK)}
-    made = dataclasses.replace(config, model=model, partition=partition, aggregation=aggregation, shards=shards)
-    return dataclasses.replace(made, aggregation_settings=own)
+    if merged and partition not in ("hash", "ubp"):
+        raise UsageError(
+            f"gram is merged from shards of users, and was to be from {partition} shards; choose hash or ubp"
+        )
+    return dataclasses.replace(config, model=model, partition=partition, aggregation=aggregation, shards=shards)
+
+
+def _merged(config: EngineConfig) -> EngineConfig:
+    """Return the configuration of a gram in shards: with as many merged directions as it has itself, if not said."""
+    from receraser.aggregation.spectral import NO_PRODUCT
+
+    own = _values(_part(config, "model"))
+    if own["polish"]:
+        raise UsageError(
+            "gram: polish is a sweep over everybody, and in shards there is nobody else; take aggregation.polish"
+        )
+    if config.aggregation_settings.get("merge") == "product":
+        raise UsageError(NO_PRODUCT)
+    return dataclasses.replace(config, aggregation_settings={"rank": own["rank"], **config.aggregation_settings})
 
 
 # Where a configuration keeps the settings of its parts: the part, and what it is called in `--set PART.KEY=VALUE`.

@@ -596,6 +596,8 @@ class Engine:
             then = self._published
             own = then is not None and then.path == store.path.resolve() and store.exists()
             replaced = None if own else _replaceable(store)
+            if own:
+                store.check_files()  # those that stay are not written again
             record = Record.from_dict(store.manifest()["record"]) if own else Record()
             record = dataclasses.replace(record, origin=self.origin, policy=self.policy)
             custody = Custody(store, record, signing_for(record, keyring))

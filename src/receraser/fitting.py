@@ -178,7 +178,9 @@ class Fitting:
         ]
 
     def _sums(self, shard: Shard, was: FittedShard | None) -> Tensors | None:
-        """Return the sums that an additive model is solved for from; None where the rows are needed."""
+        """Return the sums that an additive model is solved for from; None where the rows are needed, as in shards."""
+        if self.config.aggregation != "alone":
+            return None
         model = make_model(*part_settings(self.config, "model"))
         if not isinstance(model, Additive):
             return None
@@ -207,7 +209,7 @@ class Fitting:
         if not self._aggregator.learns:
             self.seconds["aggregate"] = 0.0
             return {}, {}
-        models = cast("Sequence[FactorModel]", [one.model for one in shards])  # no other can be aggregated
+        models = cast("Sequence[FactorModel]", [one.model for one in shards])  # or gram, for spectral
         seed = derive(self.config.seed, "aggregation")
         if not self._aggregator.needs_rows:
             train, valid = Interactions.empty(), None

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
+    "GOLDEN",
     "MIX_1",
+    "MIX_2",
+    "SQRT_3",
     "below",
     "derive",
     "domain_bits",
@@ -38,10 +41,10 @@ __all__ = [
     "uniform",
 ]
 
-_GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: the Weyl step of SplitMix64 (Steele, Lea & Flood 2014)
+GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: the Weyl step of SplitMix64 (Steele, Lea & Flood 2014)
 MIX_1 = 0xBF58476D1CE4E5B9
-_MIX_2 = 0x94D049BB133111EB
-_SQRT_3 = 1.7320508075688772
+MIX_2 = 0x94D049BB133111EB
+SQRT_3 = 1.7320508075688772
 
 Counters = NDArray[np.uint64]
 
@@ -77,9 +80,9 @@ def draw(key: int | Counters, counters: NDArray[np.integer] | Counters) -> Count
     [10451216379200822465, 13757245211066428519]
     """
     with np.errstate(over="ignore"):
-        x = (counters.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN) + np.asarray(key, dtype=np.uint64)
+        x = (counters.astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN) + np.asarray(key, dtype=np.uint64)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(MIX_1)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(_MIX_2)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(MIX_2)
     return np.asarray(x ^ (x >> np.uint64(31)), dtype=np.uint64)
 
 
@@ -97,9 +100,9 @@ def draw_torch(key: int | torch.Tensor, counters: torch.Tensor) -> torch.Tensor:
     def shifted(x: torch.Tensor, by: int) -> torch.Tensor:
         return (x >> by) & ((1 << (64 - by)) - 1)  # torch shifts the sign in; the mask makes it a logical shift
 
-    x = (counters + 1) * signed(_GOLDEN) + (signed(key) if isinstance(key, int) else key)
+    x = (counters + 1) * signed(GOLDEN) + (signed(key) if isinstance(key, int) else key)
     x = (x ^ shifted(x, 30)) * signed(MIX_1)
-    x = (x ^ shifted(x, 27)) * signed(_MIX_2)
+    x = (x ^ shifted(x, 27)) * signed(MIX_2)
     return x ^ shifted(x, 31)
 
 
@@ -129,7 +132,7 @@ def normal(key: int, counters: Counters, dim: int) -> NDArray[np.float32]:
     total = np.zeros(cells.shape, dtype=np.int64)
     for quarter in range(4):
         total += ((cells >> np.uint64(16 * quarter)) & np.uint64(0xFFFF)).astype(np.int64)
-    return ((total - 2 * 65535).astype(np.float64) * (_SQRT_3 / 65536.0)).astype(np.float32)
+    return ((total - 2 * 65535).astype(np.float64) * (SQRT_3 / 65536.0)).astype(np.float32)
 
 
 def permutation(key: int, n: int) -> NDArray[np.int64]:

@@ -164,7 +164,7 @@ class State:
     def scorer(self) -> Scorer:
         """The submodels and what combines them, put together."""
         aggregator = make_aggregator(*part_settings(self.config, "aggregation"))
-        models = cast("Sequence[FactorModel]", [one.model for one in self.shards])  # others only stand `alone`
+        models = cast("Sequence[FactorModel]", [one.model for one in self.shards])  # or gram, for spectral
         return aggregator.scorer(models, self.aggregate)
 
     @property

@@ -123,8 +123,8 @@ class Work:
 
 
 def _has_sums(state: State) -> bool:
-    """Say whether the sums of an additive model are at hand, for a downdate of all there is."""
-    return len(state.shards) == 1 and state.shards[0].sums is not None and isinstance(state.shards[0].model, Additive)
+    """Say whether the sums of an additive model are at hand."""
+    return state.shards[0].sums is not None and isinstance(state.shards[0].model, Additive)
 
 
 def _keeps_sums(state: State, rows: Interactions) -> bool:

@@ -12,6 +12,8 @@ from receraser.data.ids import IdMap
 from receraser.data.interactions import Histories, Interactions
 from receraser.errors import UsageError
 from receraser.evaluation import evaluate
+from receraser.execution.messages import pack_task, unpack_task
+from receraser.execution.task import aggregation_task, run_task
 from receraser.models.bpr import BPR
 from receraser.models.factors import FactorModel
 from receraser.models.gram import Gram
@@ -109,7 +111,8 @@ def test_merged_grams_are_the_leading_directions_of_the_sum_of_their_matrices(n_
     total = np.zeros((len(ROWS.items), len(ROWS.items)))
     for model in parts:
         at = ROWS.items.indices(model.items_)
-        total[np.ix_(at, at)] += model.item_vectors_.astype(float) @ model.item_vectors_.T.astype(float)
+        own = model.item_vectors_.astype(float) * cast("Gram", model).weight()
+        total[np.ix_(at, at)] += own @ own.T
     values, directions = np.linalg.eigh(total)
     expected = (directions[:, -3:] * values[-3:]) @ directions[:, -3:].T
     found = items_of(parts, merge="auto", width=64).astype(float)
@@ -130,8 +133,27 @@ def test_one_shard_of_gram_is_gram() -> None:
         assert float((scores - alone.scores(whole)).abs().max()) < bound
 
 
+def test_a_small_shard_of_gram_does_not_weigh_as_much_as_a_large_one() -> None:
+    """Beside each other they are as large as their matrices: those are known but for the users' weights."""
+    parts = [ROWS.take(ROWS.user_index < 2), ROWS.take(ROWS.user_index >= 2)]
+    few, many = (Gram(rank=24, user_power=0.0, item_power=0.35).fit(rows, seed=1) for rows in parts)
+    for model, rows in ((few, parts[0]), (many, parts[1])):
+        scaled = rows.matrix().toarray() * rows.item_counts.astype(float) ** -0.35
+        found = model.item_vectors_.astype(float) * model.weight()
+        np.testing.assert_allclose(found @ found.T, scaled.T @ scaled, atol=1e-4)
+    assert few.weight() < many.weight()
+
+
+@pytest.mark.parametrize("merge", ["auto", "sum", "concat", "consensus"])
+def test_in_a_worker_gram_is_merged_as_here(merge: str) -> None:
+    parts = submodels(3, cast("FactorModel", Gram(rank=3)))
+    task = aggregation_task("spectral", {"rank": 3, "merge": merge}, parts, 1, Interactions.empty())
+    there = run_task(unpack_task(*pack_task(task))).arrays["item_vectors"]
+    assert there.tobytes() == items_of(parts, merge=merge, width=0).tobytes()
+
+
 def test_gram_has_no_users_to_multiply_with() -> None:
-    with pytest.raises(UsageError, match="gram has none; take sum"):
+    with pytest.raises(UsageError, match="gram has none; choose auto"):
         items_of(submodels(2, cast("FactorModel", Gram(rank=3))), merge="product")
 
 

@@ -37,6 +37,8 @@ class Size(Interactions):
         ({"method": "spectral"}, 1_000_000, 4000, []),
         ({"method": "sisa"}, 1_000_000, 4000, ["with 1,000,000 rows a refit of wmf takes seconds"]),
         ({"method": "sisa"}, 11_000_000, 4000, []),
+        ({"method": "spectral", "model": "gram"}, 1_000_000, 4000, ["a refit of gram takes a second or two"]),
+        ({"method": "spectral", "model": "gram"}, 11_000_000, 4000, []),
         (
             {"model": "bpr"},
             200_000,

@@ -122,6 +122,26 @@ def test_ids_as_numbers_are_in_the_order_of_the_ids(names: set[str]) -> None:
         assert (np.diff(made.numbers.astype(object)) > 0).all()
 
 
+@pytest.mark.parametrize("ids", [["a", "b\n"], ["\n"], [""], ["", "a"], ["a\nb", "c"]])
+def test_ids_that_are_no_lines_have_no_text(ids: list[str]) -> None:
+    with pytest.raises(ValueError, match="an id is empty or holds a line break"):
+        _ = IdMap(ids).text
+
+
+def test_ids_with_a_zero_byte_are_no_numbers() -> None:
+    """Filled up with zeros, "a" and "a" with a zero behind it would be one."""
+    assert IdMap(["a", "a\0"]).numbers is None
+    assert IdMap.union([IdMap(["a"]), IdMap(["a\0"])]).ids == ("a", "a\0")
+
+
+def test_a_text_out_of_order_and_a_missing_id_are_noticed() -> None:
+    with pytest.raises(ValueError, match="not in order"):
+        _ = IdMap.from_text(b"b\na").numbers
+    for ids in (["a", "b"], ["long enough to be no number", "b"]):
+        with pytest.raises(AssertionError, match="missing"):
+            IdMap(["a", "c", "long enough to be no number"][: len(ids[0]) + 1]).places(IdMap(ids))
+
+
 def test_ids_of_nine_bytes_are_no_numbers() -> None:
     assert IdMap(["12345678", "1"]).numbers is not None
     assert IdMap(["123456789", "1"]).numbers is None

@@ -54,8 +54,11 @@ def test_partitions_in_miniature(name: str) -> None:
     assert len(result.arrays["train"]) == 4
 
 
-@pytest.mark.parametrize("model", FACTOR_MODELS)
-@pytest.mark.parametrize("name", [name for name, one in AGGREGATIONS.items() if one.learns])
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [(name, model) for name, one in AGGREGATIONS.items() if one.learns for model in FACTOR_MODELS]
+    + [("spectral", "gram")],
+)
 def test_aggregations_in_miniature(name: str, model: str) -> None:
     config = resolve(EngineConfig(aggregation=name, model=model, device="cpu"))
     result = run_task(toy_aggregation(*part_settings(config, "aggregation"), *part_settings(config, "model")))

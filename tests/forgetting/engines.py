@@ -141,8 +141,8 @@ class Combination:
         return PARTITIONS[self.partition].remembers_data
 
     def keeps_sums(self, rows: Iterable[Pair]) -> bool:
-        """Whether it is a model of sums that keeps them, for these rows, and can be brought up to date as a whole."""
-        if self.partition != "whole":
+        """Whether it is a model of sums that keeps them, for these rows."""
+        if self.aggregation != "alone":
             return False
         if self.model != "gram":
             return self.model == "ease"

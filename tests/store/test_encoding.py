@@ -164,6 +164,16 @@ def test_a_table_of_other_columns_is_refused() -> None:
         decode_rows(encode_titles({"a": "b"}))
 
 
+@pytest.mark.parametrize("item", ["", "c\n", "c\nd", "\n"])
+@pytest.mark.parametrize("exact", [False, True])
+def test_an_id_that_would_be_two_or_none_is_refused(item: str, exact: bool) -> None:
+    """In a text of all ids it could not be told from others."""
+    rows = Interactions.from_pairs([("u", "a"), ("u", "b")])
+    made = IdMap.ascending(sorted(["a", item]))
+    with pytest.raises(ValueError, match="an id is empty or holds a line break"):
+        decode_rows(encode_rows(Interactions(rows.users, made, rows.user_index, rows.item_index)), exact=exact)
+
+
 @pytest.mark.parametrize("data", [b"", b"x" * 100, bytes(100)])
 def test_what_are_no_tensors_is_refused(data: bytes) -> None:
     with pytest.raises(StoreError, match="the weights cannot be read"):

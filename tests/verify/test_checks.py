@@ -66,6 +66,7 @@ def test_it_needs_no_torch(original: World) -> None:
     "combination",
     [
         Combination("whole", "alone", "gram"),
+        Combination("hash", "spectral", "gram"),
         Combination("random", "attention", "bpr"),
         Combination("inbp", "static", "wmf"),
         Combination("ibp", "mean", "lightgcn"),

@@ -119,8 +119,8 @@ class Attention:
 
     def scorer(self, submodels: Sequence[FactorModel], state: Tensors) -> Scorer:
         """Return the aggregated vectors, which score and fold in strangers as the base model does."""
-        users = IdMap(name for model in submodels for name in model.users_)
-        items = IdMap(name for model in submodels for name in model.items_)
+        users = IdMap.union([model.users_ for model in submodels])
+        items = IdMap.union([model.items_ for model in submodels])
         whole = make_factor_model(submodels[0].name, submodels[0].hyperparameters())
         return whole.load_state(users, items, state)
 

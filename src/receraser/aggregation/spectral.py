@@ -8,8 +8,9 @@ no pass over the data. Four ways to put a shard beside the others, by what its s
 
 - "concat", for WMF: Q_k as it is. Least squares shares its scale evenly between users and items and shrinks what it
   knows little about.
-- "sum", for gram: Q_k as it is, of which Q_k Q_k^T is the shard's matrix. So S^2 are eigenvalues of the sum of the
-  shards' matrices, and items get U S with a mean squared length of 1, as gram's own do.
+- "sum", for gram: Q_k, of which Q_k Q_k^T is the shard's matrix but for its size, times the root of that
+  (`Gram.weight`). S^2 are eigenvalues of the sum of the shards' matrices, and items get U S with a mean squared length
+  of 1, as gram's own do.
 - "product": B_k = Q_k (P_k^T P_k)^(1/2), for B_k B_k^T = Q_k P_k^T P_k Q_k^T whatever basis and scale a submodel chose.
 - "consensus", for pairwise losses (BPR, LightGCN): lengths mean little there, so every shard votes for its directions
   with equal weight. Vectors are centred (such a loss leaves the mean free), the noisy ones of rare items shortened,
@@ -44,7 +45,7 @@ from receraser.training.least_squares import polished
 from receraser.training.powers import power
 from receraser.training.spectrum import leading, square_root, whitened
 
-__all__ = ["Spectral"]
+__all__ = ["NO_PRODUCT", "Spectral"]
 
 Matrix = NDArray[np.float64]
 Submodel = FactorModel | Gram
@@ -52,6 +53,7 @@ Submodel = FactorModel | Gram
 _MERGES = ("concat", "sum", "product", "consensus")
 _COUNT_POWER = 0.3  # by which the vectors of rare items are shortened for a consensus
 _NARROW, _WIDE, _MANY_SHARDS = 96, 128, 16  # columns of a node, with so many shards at most, and with more
+NO_PRODUCT = "spectral: merge is product, which takes the users' vectors, and gram has none; choose auto"
 _CONSENSUS_WEIGHTS = 0.3, 0.02  # missing_weight, regularization
 
 
@@ -135,8 +137,7 @@ class Spectral:
             vectors, values = leading(tree.root(), self.rank)
             q = self._scaled(vectors, submodels[0]).astype(np.float32)
             if self.polish:
-                share = len(interactions) / max(1, len(interactions.users) * len(interactions.items))
-                weight, penalty = self.fold_in_settings(submodels[0], share)
+                weight, penalty = self.fold_in_settings(submodels[0], interactions.density)
                 q = polished(q, interactions, self.polish, missing_weight=weight, regularization=penalty)
             assert not self.needs_rows or tree.items == interactions.items, "every row is in some shard"
             return {"item_vectors": np.ascontiguousarray(q), **tree.nodes}, _gap(values, self.rank)
@@ -152,16 +153,16 @@ class Spectral:
     def _leaf(self, model: Submodel) -> NDArray[np.floating]:
         """Return what is merged of a shard: (its items, dim)."""
         merge = self._merge_of(model)
-        if merge in ("concat", "sum") and not model.pairwise:
+        if merge == "concat" and not model.pairwise:
             return model.item_vectors_
         q = model.item_vectors_.astype(np.float64)
         if model.pairwise and len(q):
             q -= q.mean(axis=0)  # a pairwise loss leaves the mean item vector free
+        if merge == "sum":
+            return q * model.weight() if isinstance(model, Gram) else q
         if merge == "product":
             if isinstance(model, Gram):
-                raise UsageError(
-                    "spectral: merge is product, which takes the users' vectors, and gram has none; take sum"
-                )
+                raise UsageError(NO_PRODUCT)
             p = model.user_vectors_.astype(np.float64)
             return q @ square_root(p.T @ p)
         return _voting(q, model.item_counts_) if merge == "consensus" else q
@@ -179,7 +180,7 @@ class Spectral:
         size = np.sqrt((vectors**2).sum() / max(len(vectors), 1))
         return np.asarray(vectors / (size if size > 0 else 1.0))
 
-    def fold_in_settings(self, base: Submodel, share: float = 0.0) -> tuple[float, float]:
+    def fold_in_settings(self, base: Submodel, share: float) -> tuple[float, float]:
         """Return the missing weight and the regularization of the users' fold-in, and of `polish`.
 
         `share`: of all pairs of a user and an item, how many are rows; gram's own weights may be a function of it.
@@ -193,11 +194,16 @@ class Spectral:
     def scorer(self, submodels: Sequence[Submodel], state: Tensors) -> Scorer:
         """Return the merged items; users are folded in when they are asked for."""
         items = IdMap.union([model.items_ for model in submodels])
-        rows = sum(0 if (counts := model.item_counts_) is None else int(counts.sum()) for model in submodels)
-        pairs = len(items) * sum(len(model.users_) for model in submodels)  # a user is in one shard
-        missing_weight, regularization = self.fold_in_settings(submodels[0], rows / max(1, pairs))
+        missing_weight, regularization = self.fold_in_settings(submodels[0], _density(submodels, len(items)))
         vectors = np.asarray(state["item_vectors"], dtype=np.float32)
         return FoldedScorer(items, vectors, missing_weight, regularization)
+
+
+def _density(submodels: Sequence[Submodel], n_items: int) -> float:
+    """Return the share of all pairs of a user and an item that are rows; nobody is in two shards. 0 if not known."""
+    counts = [model.item_counts_ for model in submodels]
+    rows = sum(int(one.sum()) for one in counts if one is not None)
+    return rows / max(1, n_items * sum(len(model.users_) for model in submodels))
 
 
 def _voting(q: Matrix, counts: NDArray[np.int64] | None) -> Matrix:

@@ -83,7 +83,8 @@ class MergeTree:
     Parameters
     ----------
     items, columns
-        Return the items of a shard and its columns, a row for each.
+        Return the items of a shard and its columns, a row for each. Called from threads that `leading` takes too: they
+        must not wait for it.
     width
         How many columns a node keeps.
     known
@@ -134,7 +135,7 @@ class MergeTree:
         return at, columns if isinstance(columns, np.ndarray) else columns.whole()
 
     def _leaves(self, shards: Sequence[int]) -> list[Node]:
-        """Return two shards, made side by side."""
+        """Return shards, one or two, made side by side."""
         return list(pool(min(threads(), 2)).map(lambda k: (self._places[_name(0, k)], self._columns(k)), shards))
 
     def _both(self, level: int, i: int) -> tuple[Places, Columns | _Beside]:
@@ -153,7 +154,7 @@ class MergeTree:
 
 
 class _Beside:
-    """The columns of two nodes over the union of their items, zeros where one has not got the item; in float32.
+    """The columns of two nodes, rounded to float32, over the union of their items; zeros where one has not got it.
 
     Not laid out: `leading` goes through it block by block, and a block of it fits into the cache.
     """

@@ -23,7 +23,7 @@ class WeightedSum:
     """Submodels and a weight for each."""
 
     def __init__(self, submodels: Sequence[FactorModel], weights: NDArray[np.float32]) -> None:
-        self.items_ = IdMap(name for model in submodels for name in model.items_)
+        self.items_ = IdMap.union([model.items_ for model in submodels])
         self._submodels = submodels
         self._weights = weights
         self._columns = [self.items_.indices(model.items_) for model in submodels]

@@ -38,6 +38,11 @@ def hints(config: EngineConfig, rows: Interactions) -> list[str]:
             f"with {len(rows):,} rows a refit of wmf takes seconds: --method retrain --model wmf forgets as exactly, "
             "recommends better and is quicker"
         )
+    if sharded and config.model == "gram" and len(rows) <= _REFIT_ROWS:
+        found.append(
+            f"with {len(rows):,} rows a refit of gram takes a second or two: --method retrain --model gram forgets as "
+            "exactly and recommends better; shards pay with more rows, or where half a second is too long"
+        )
     if config.model in ("bpr", "lightgcn") and config.device == "cpu" and len(rows) >= _SLOW_ROWS:
         found.append(
             f"{config.model} takes minutes to hours on a CPU with {len(rows):,} rows; --method retrain --model gram "

@@ -144,7 +144,10 @@ class IdMap:
     @cached_property
     def text(self) -> bytes:
         """All ids, in order, as UTF-8, joined by newlines, which no id can hold."""
-        return "\n".join(self.ids).encode()
+        joined = "\n".join(self.ids)
+        if joined.count("\n") != max(0, len(self.ids) - 1) or self.ids[:1] == ("",):
+            raise ValueError("an id is empty or holds a line break")
+        return joined.encode()
 
     @property
     def bounds(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -168,6 +171,8 @@ class IdMap:
         for place in range(int(lengths.max(initial=0))):
             there = lengths > place
             numbers[there] |= letters[starts[there] + place].astype(np.uint64) << np.uint64(56 - 8 * place)
+        if (numbers[1:] <= numbers[:-1]).any():
+            raise ValueError("ids are not in order, or one stands twice")
         return numbers
 
     @cached_property
@@ -216,11 +221,13 @@ class IdMap:
 
     def places(self, other: IdMap) -> NDArray[np.int64]:
         """Return the dense integers here of all ids of another map, each of which is here too."""
-        if len(other) == len(self):
-            return np.arange(len(self))
         if self.numbers is None or other.numbers is None:
-            return self.indices(other)
-        return np.searchsorted(self.numbers, other.numbers)
+            found = np.arange(len(self)) if other == self else self.indices(other)
+            assert not (found < 0).any(), "an id is missing here"
+        else:
+            found = np.minimum(np.searchsorted(self.numbers, other.numbers), len(self) - 1)
+            assert (self.numbers[found] == other.numbers).all(), "an id is missing here"
+        return found
 
     def some(self, indices: NDArray[np.integer]) -> IdMap:
         """Return the ids at the given positions, ascending, as a map of their own."""

@@ -200,6 +200,11 @@ class Interactions:
         """(n_items,): the number of rows of each item."""
         return np.bincount(self.item_index, minlength=len(self.items)).astype(np.int64)
 
+    @property
+    def density(self) -> float:
+        """The share of all pairs of a user and an item that are rows; 0 without rows."""
+        return len(self) / max(1, len(self.users) * len(self.items))
+
     def matrix(self) -> sp.csr_matrix:
         """Return the (n_users, n_items) matrix of ones, float32."""
         data = np.ones(len(self), dtype=np.float32)
@@ -233,7 +238,7 @@ class Interactions:
             used = left > 0
             if not used.all():
                 number = np.cumsum(used, dtype=np.int32) - np.int32(1)
-                ids, kept = IdMap.ascending(ids.take(np.flatnonzero(used))), number[kept]
+                ids, kept = ids.some(np.flatnonzero(used)), number[kept]
             columns.append((ids, kept, left[used].astype(np.int64)))
         (users, user_index, of_users), (items, item_index, of_items) = columns
         times = None if self.timestamps is None else self.timestamps[rows]

@@ -24,9 +24,9 @@ from receraser.fingerprint import Tensors
 from receraser.models import objectives
 from receraser.protocols import Progress
 from receraser.seeds import derive
-from receraser.training.drawn import normal_for
 from receraser.training.least_squares import fold_in
 from receraser.training.loop import Objective
+from receraser.training.normals import normal_for
 
 __all__ = ["FactorModel", "Learned", "Lesson", "initial_vectors", "one_torch_thread", "score_blocks", "torch_device"]
 

@@ -11,13 +11,13 @@ the eigen-solver works on the matrix. Otherwise (`pairs_per_row`, a function of 
 are cheaper than that matrix, it is never made, and all there is to forget are the rows.
 
 With very many rows even those passes are long. Then shards of users can have one each, merged by
-`aggregation.spectral`: the matrix of all is the sum of theirs (each with its own counts), and a forget costs one
-shard's passes.
+`aggregation.spectral` (the sum over all users is the sum over the shards', but for each scaling by its own counts), and
+a forget costs one shard's passes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
@@ -87,6 +87,8 @@ class Gram(AdditiveModel):
     polish: int = 0
     pairs_per_row: float = 4.0
 
+    _counts: NDArray[np.int64] | None = field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         settings.check(self, at_least_one=("rank",))
 
@@ -143,7 +145,7 @@ class Gram(AdditiveModel):
         return FoldedScorer(rows.items, vectors, *self._weights(rows))
 
     def _weights(self, rows: Interactions) -> tuple[float, float]:
-        return self.fold_in_settings(len(rows) / max(1, len(rows.users) * len(rows.items)))
+        return self.fold_in_settings(rows.density)
 
     # ------------------------------------------------------------------ as a submodel of `spectral`
 
@@ -159,21 +161,27 @@ class Gram(AdditiveModel):
 
     @property
     def item_counts_(self) -> NDArray[np.int64] | None:
-        """Rows of each item, where they are at hand."""
-        return None if self._rows is None else self._rows.item_counts
+        """Rows of each item, where they are known."""
+        return self._counts if self._rows is None else self._rows.item_counts
 
     def load_state(
-        self,
-        users: IdMap,
-        items: IdMap,
-        state: Tensors,
-        *,
-        item_counts: NDArray[np.int64] | None = None,  # noqa: ARG002 - of pairwise models
+        self, users: IdMap, items: IdMap, state: Tensors, *, item_counts: NDArray[np.int64] | None = None
     ) -> Self:
         """Take over the vectors of these items, where the rows are not at hand: to be merged, not to be asked."""
         self.users_, self.items_, self.facts_ = users, items, {}
-        self._state, self._rows, self._scorer = state, None, None
+        self._state, self._rows, self._scorer, self._counts = state, None, None, item_counts
         return self
+
+    def weight(self) -> float:
+        """Return by what its vectors, whose lengths mean nothing, are multiplied beside those of other shards.
+
+        The mean over items of their own entries of the matrix, but for the users' weights, is the square of it: a shard
+        of few rows does not count as much as one of many.
+        """
+        if self.item_counts_ is None:
+            raise ValueError("a sum needs the number of rows of each item; restore the submodel with its rows")
+        own = self.item_counts_ * self._scale(self.item_counts_) ** 2
+        return float(np.sqrt(own.sum() / max(1, len(own))))
 
     def fold_in_settings(self, share: float) -> tuple[float, float]:
         """Return the missing weight and the regularization, given the share of all pairs that are rows."""

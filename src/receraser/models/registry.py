@@ -54,7 +54,9 @@ def make_submodel(name: str, hyperparameters: Mapping[str, object]) -> FactorMod
     """
     if name == Gram.name:
         made = settings.make({Gram.name: Gram}, "model", name, hyperparameters)
-        return cast("FactorModel", made)  # it has all that spectral asks of one; `config` lets no other have it
+        return cast(
+            "FactorModel", made
+        )  # it has what spectral asks of one, and `config` lets no other aggregation have it
     return make_factor_model(name, hyperparameters)
 
 

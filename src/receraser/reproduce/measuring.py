@@ -109,8 +109,8 @@ class Workshop:
         config = self.config(cell)
         settings = {key: value for key, value in part_settings(config, "aggregation")[1].items() if key != "device"}
         merge = Spectral(**settings)  # type: ignore[arg-type]
-        weight, penalty = merge.fold_in_settings(make_factor_model(*part_settings(config, "model")))
         rows = self.data.full
+        weight, penalty = merge.fold_in_settings(make_factor_model(*part_settings(config, "model")), rows.density)
         start = initial_vectors(rows.items, merge.rank, 0.1 / merge.rank**0.5, config.seed, "item")
         vectors = polished(start, rows, merge.polish, missing_weight=weight, regularization=penalty)
         scorer = FoldedScorer(rows.items, vectors, weight, penalty)

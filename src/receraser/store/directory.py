@@ -27,6 +27,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ __all__ = ["FORMAT", "DirectoryStore", "Manifest", "version_of"]
 Manifest = Mapping[str, object]
 
 _DIGEST = re.compile("[0-9a-f]{64}")
+_READ_AT_ONCE = 4
 
 
 class DirectoryStore:
@@ -177,6 +179,12 @@ class DirectoryStore:
         there = {entry.name: entry.stat().st_size for entry in os.scandir(self._files)}
         return {name: size for name, size in listed.items() if there.get(name) == size}
 
+    def check_files(self) -> None:
+        """Raise unless every file that the manifest names has the content that it is named by."""
+        with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+            for _ in pool.map(self.get, files_named(self.manifest())):
+                pass
+
     def ledger(self, size: int) -> bytes:
         """Return the ledger: its first `size` bytes, which are those that the manifest covers."""
         if not size:
@@ -236,7 +244,10 @@ class DirectoryStore:
             os.close(handle)
 
     def put(self, data: bytes | Sequence[bytes | memoryview]) -> str:
-        """Write a file, flushed to disk, and return its name. Several threads may; a commit waits for all of them."""
+        """Write a file, its content flushed to disk, and return its name, which is flushed by the commit.
+
+        Several threads may put files at a time; whoever commits waits for all of them, and sees that none has failed.
+        """
         pieces = [data] if isinstance(data, bytes) else data
         name = of_bytes(*pieces)
         with self._putting_lock:
@@ -248,7 +259,8 @@ class DirectoryStore:
         except StoreError:  # not there yet, or damaged
             self._write(self._files / name, *pieces, flush=False)  # the folder is flushed once, by `swap`
         finally:
-            self._being_put.discard(name)
+            with self._putting_lock:
+                self._being_put.discard(name)
         return name
 
     def put_certificate(self, data: bytes) -> str:
@@ -318,6 +330,7 @@ class DirectoryStore:
 
     def swap(self, manifest: Manifest) -> None:
         """Make a manifest the one that counts."""
+        assert not self._being_put, "a file is still being written"
         with _reported(self._files):
             flush_folder(self._files)
         self._write(self._manifest, written(manifest))

@@ -96,6 +96,9 @@ def _indices(
             raise ValueError(f"a {name} is missing")
         parts.append((encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)))
     (users, user_index), (items, item_index) = parts
+    for ids in (users, items):
+        if "" in ids or "\n" in "".join(ids):
+            raise ValueError("an id is empty or holds a line break")
     return users, items, user_index, item_index
 
 

@@ -74,41 +74,28 @@ def write_snapshot(
         sizes[name] = len(data) if isinstance(data, bytes) else sum(map(len, data))
         return name
 
-    with ThreadPoolExecutor(
-        _WRITTEN_AT_ONCE
-    ) as pool:  # to hash and to wait for the disk takes no part of Python's lock
+    # To hash and to wait for the disk needs no lock of Python's: several files are written at a time.
+    pool = ThreadPoolExecutor(_WRITTEN_AT_ONCE)
 
-        def later(encode: Callable[[T], bytes | Sequence[bytes | memoryview]], content: T) -> Future[str]:
-            return pool.submit(lambda: put(encode(content)))
+    def later(encode: Callable[[T], bytes | Sequence[bytes | memoryview]], content: T) -> Future[str]:
+        return pool.submit(lambda: put(encode(content)))
 
-        new_shards: dict[int, dict[str, Future[str]]] = {}
-        for place, one in enumerate(state.shards):
-            if _kept_files(held, one.files, sizes) is None:
-                new = {
-                    "train": later(encode_rows, one.shard.train),
-                    "weights": later(tensor_pieces, one.model.state()),
-                }
-                if one.shard.valid is not None:
-                    new["valid"] = later(encode_rows, one.shard.valid)
-                new_shards[place] = new
-        new_tensors: dict[str, Future[str]] = {}
+    try:
+        files = [_kept_files(held, one.files, sizes) or _written_shard(one, later) for one in state.shards]
+        parts: dict[str, str | Future[str]] = {}
         for name in sorted(state.aggregate):
             known = {name: state.aggregate_files[name]} if name in state.aggregate_files else None
-            if _kept_files(held, known, sizes) is None:
-                new_tensors[name] = later(tensor_pieces, {name: state.aggregate[name]})
-    shards, written = [], []
-    for place, one in enumerate(state.shards):
-        files = one.files
-        if place in new_shards:
-            files = {"train": "", "valid": None, "weights": ""} | {k: v.result() for k, v in new_shards[place].items()}
-        assert files is not None
-        written.append(rebooked(one, files=files))
-        report = vars(one.report)
-        shards.append({**report, "files": dict(files), "facts": dict(one.facts), "seconds": one.seconds})
-    aggregate = {
-        name: new_tensors[name].result() if name in new_tensors else state.aggregate_files[name]
-        for name in sorted(state.aggregate)
-    }
+            kept = _kept_files(held, known, sizes)
+            parts[name] = str(kept[name]) if kept else later(tensor_pieces, {name: state.aggregate[name]})
+        of_shards = [{what: _done(file) for what, file in own.items()} for own in files]
+        aggregate = {name: str(_done(file)) for name, file in parts.items()}
+    finally:
+        pool.shutdown(cancel_futures=True)  # where one has failed, the others are of no use
+    written = [rebooked(one, files=own) for one, own in zip(state.shards, of_shards, strict=True)]
+    shards = [
+        {**vars(one.report), "files": dict(own), "facts": dict(one.facts), "seconds": one.seconds}
+        for one, own in zip(state.shards, of_shards, strict=True)
+    ]
     landmarks = state.partition.landmarks
     store.commit(
         {
@@ -131,6 +118,22 @@ def write_snapshot(
         seal=seal,
     )
     return rebooked(state, shards=written, aggregate_files=aggregate)
+
+
+def _written_shard(
+    one: FittedShard, later: Callable[[Callable[..., bytes | Sequence[bytes | memoryview]], object], Future[str]]
+) -> Mapping[str, Future[str] | None]:
+    """Return the files of a shard, which are being written."""
+    return {
+        "train": later(encode_rows, one.shard.train),
+        "valid": None if one.shard.valid is None else later(encode_rows, one.shard.valid),
+        "weights": later(tensor_pieces, one.model.state()),
+    }
+
+
+def _done(file: str | Future[str] | None) -> str | None:
+    """Return the name of a file that is there, or as soon as it is."""
+    return file.result() if isinstance(file, Future) else file
 
 
 def _kept_files(

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from receraser.data.ids import IdMap
 from receraser.seeds import derive
-from receraser.training.drawn import normal_for
 from receraser.training.kernels import on_cpu, threads
+from receraser.training.normals import normal_for
 from receraser.training.spectrum import signs
 
 __all__ = ["Operator", "blocked", "draw_block", "gap_after", "leading_eigenvectors", "sparse_gram"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from receraser.config import EngineConfig
+from receraser.config import MERGED_NAME, EngineConfig
 from receraser.errors import UsageError, nearest
 from receraser.models.registry import FACTOR_MODELS
 from receraser.tuning.space import Axis, Choice, Range
@@ -116,6 +116,8 @@ def _of_model(config: EngineConfig) -> Mapping[str, Axis]:
 
 def _of_aggregation(config: EngineConfig) -> Mapping[str, Axis]:
     own = AGGREGATION_SPACES[config.aggregation]
+    if config.aggregation == "spectral" and config.model == MERGED_NAME:  # its merge is settled, its weights its own
+        return {"width": own["width"]}
     if config.aggregation not in ("static", "attention"):
         return own
     base = FACTOR_MODELS.get(config.model)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from types import ModuleType
 
-__all__ = ["on_cpu", "pairs_on_cpu", "threads", "use_threads"]
+__all__ = ["draws_on_cpu", "on_cpu", "pairs_on_cpu", "threads", "use_threads"]
 
 _threads = 1
 
@@ -34,6 +34,15 @@ def pairs_on_cpu() -> ModuleType:
 
         return pairs_plain
     return pairs_cpu
+
+
+def draws_on_cpu() -> ModuleType | None:
+    """Return the CPU kernels that draw numbers for ids; None where numba is not installed: `seeds` draws the same."""
+    try:
+        from receraser.training.kernels import draws_cpu
+    except ImportError:
+        return None
+    return draws_cpu
 
 
 def use_threads(n: int) -> None:

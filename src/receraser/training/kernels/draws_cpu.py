@@ -11,16 +11,17 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from receraser import seeds
 from receraser.training.kernels.vectors import compiled, parallel
 
 __all__ = ["counters", "normals"]
 
 Counters = NDArray[np.uint64]
 
-_STEP = np.uint64(0x9E3779B97F4A7C15)  # as in receraser.seeds
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-_SCALE = 1.7320508075688772 / 65536.0
+VECTORS = "1b74252cb5cc5799"  # of vectors.py, see `cpu`
+
+_STEP, _MIX_1, _MIX_2 = (np.uint64(n) for n in (seeds.GOLDEN, seeds.MIX_1, seeds.MIX_2))
+_SCALE = seeds.SQRT_3 / 65536.0
 _ONE, _QUARTER = np.uint64(1), np.uint64(0xFFFF)
 _S1, _S16, _S24, _S27, _S30, _S31 = (np.uint64(n) for n in (1, 16, 24, 27, 30, 31))
 _S32, _S40, _S48, _S63 = (np.uint64(n) for n in (32, 40, 48, 63))

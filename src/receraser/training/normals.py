@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from receraser import seeds
 from receraser.data.ids import IdMap
+from receraser.training.kernels import draws_on_cpu
 
 __all__ = ["normal_for"]
 
@@ -20,13 +21,12 @@ def normal_for(ids: IdMap, key: int, dim: int) -> NDArray[np.float32]:
     >>> normal_for(ids, 7, 3).tolist() == seeds.normal(7, seeds.id_counters(ids), 3).tolist()
     True
     """
-    try:
-        from receraser.training.kernels import draws_cpu
-    except ImportError:  # no numba
+    kernels = draws_on_cpu()
+    if kernels is None:
         return seeds.normal(key, seeds.id_counters(ids), dim)
     rows = np.empty(len(ids), dtype=np.uint64)
-    draws_cpu.counters(np.frombuffer(ids.text, dtype=np.uint8), *ids.bounds, rows)
+    kernels.counters(np.frombuffer(ids.text, dtype=np.uint8), *ids.bounds, rows)
     columns = seeds.draw(key, np.arange(dim, dtype=np.uint64))
     made = np.empty((len(ids), dim), dtype=np.float32)
-    draws_cpu.normals(np.uint64(key ^ seeds.MIX_1), rows, columns, made)
+    kernels.normals(np.uint64(key ^ seeds.MIX_1), rows, columns, made)
     return made

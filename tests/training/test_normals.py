@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from receraser import seeds
 from receraser.data.ids import IdMap
 from receraser.training import kernels
-from receraser.training.drawn import normal_for
+from receraser.training.normals import normal_for
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1, max_size=300)
 
