@@ -3,6 +3,7 @@
     python -m benchmarks.closed_form --data DIR --dataset ml-1m --search      choices, on validation rows
     python -m benchmarks.closed_form --data DIR --dataset ml-1m --seeds 3     the table, on test rows
     python -m benchmarks.closed_form --data DIR --dataset ml-1m --sequence 1000
+    python -m benchmarks.closed_form --millions           gram alone and in shards, ten million made rows: times only
     python -m benchmarks.closed_form --report
 
 DIR holds the folders of the data sets. `--search` tries the settings below on the validation rows (of every sixth user
@@ -129,6 +130,7 @@ def measure(
             if done and name != "wmf":
                 continue
             found, row = timed(data, config, forgotten=0 if done else FORGOTTEN)
+            assert found is not None
             full = full or found
             if done:
                 continue  # the others are compared with it
@@ -144,8 +146,26 @@ def measure(
     return runs
 
 
-def timed(data: Dataset, config: EngineConfig, forgotten: int) -> tuple[Evaluation, dict[str, object]]:
-    """Fit, forget a few users, and return the evaluation of the fit with times, memory and storage."""
+def millions() -> dict[str, object]:
+    """Time gram by itself and in shards on a made world of the shape of MovieLens 10M."""
+    from receraser.config import EngineConfig
+
+    data = load(None, "synthetic")
+    runs = []
+    for name, config in (
+        ("gram", EngineConfig(model="gram")),
+        ("spectral, gram, K=10", EngineConfig(model="gram", method="spectral", shards=10)),
+        ("spectral, gram, K=32", EngineConfig(model="gram", method="spectral", shards=32)),
+    ):
+        runs.append({"what": name} | timed(data, config, FORGOTTEN, judged=False)[1])
+        print(json.dumps(runs[-1]), file=sys.stderr, flush=True)
+    return {"rows": len(data.full), "users": len(data.full.users), "items": len(data.full.items), "times": runs}
+
+
+def timed(
+    data: Dataset, config: EngineConfig, forgotten: int, *, judged: bool = True
+) -> tuple[Evaluation | None, dict[str, object]]:
+    """Fit, forget a few users, and return the evaluation of the fit (if asked for) with times, memory and storage."""
     from receraser.engine import Engine
     from receraser.execution.local import LocalExecutor
 
@@ -159,7 +179,7 @@ def timed(data: Dataset, config: EngineConfig, forgotten: int) -> tuple[Evaluati
         row: dict[str, object] = {"fit": time.perf_counter() - started, "fit stages": rounded(engine.seconds)}
         row |= {"store MB": folder_size(folder) / 2**20, "worker MB": workers_peak() / 2**10}
         row |= {"level": engine.level}
-        found = engine.evaluate(data.test, at=(20,))
+        found = engine.evaluate(data.test, at=(20,)) if judged else None
         totals = []
         for user in data.full.users.ids[:: len(data.full.users) // FORGOTTEN][:forgotten]:
             own = data.full.take(data.full.user_index == data.full.users.index_of(user))
@@ -260,6 +280,8 @@ def report(folder: Path) -> str:
     ]
     for path in sorted(folder.glob("closed-form-*.json")):
         result = json.loads(path.read_text())
+        if "times" in result:
+            lines += _millions_lines(result)
         if "runs" not in result:
             continue
         lines += ["", f"## {result['dataset']}", ""]
@@ -286,6 +308,26 @@ def report(folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _millions_lines(result: Mapping[str, Any]) -> list[str]:
+    shape = f"{result['rows']:,} rows of {result['users']:,} users with {result['items']:,} items"
+    lines = ["", "## A made world of the shape of MovieLens 10M", "", f"{shape}; gram's defaults; no quality, for the"]
+    lines += ["world is made.", "", f"`{result['command']}`, {result['hardware']}, {result['date']}", ""]
+    lines += head(["", "fit, s", "forget, s", "forget / fit", "of gram's fit", "path", "store, MB", "worker, MB"])
+    whole = result["times"][0]["fit"]
+    for run in result["times"]:
+        fit, forget = run["fit"], run["forget"]
+        cells = [
+            run["what"],
+            f"{fit:.1f}",
+            f"{forget:.2f}",
+            f"{forget / fit:.2f}",
+            f"{forget / whole:.2f}",
+            run["path"],
+        ]
+        lines.append("| " + " | ".join([*cells, f"{run['store MB']:.0f}", f"{run['worker MB']:.0f}"]) + " |")
+    return lines
+
+
 def _sequence_lines(result: Mapping[str, Any]) -> list[str]:
     found = result["sequence"]
     lines = ["", f"### Users forgotten one after another, spectral, WMF, 32 shards ({result['dataset']})", ""]
@@ -307,9 +349,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=0)
     parser.add_argument("--again", nargs="*", default=[], help="models whose rows are measured anew")
     parser.add_argument("--sequence", type=int, default=0)
+    parser.add_argument("--millions", action="store_true", help="times of gram on ten million made rows")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--report", action="store_true")
     args = parser.parse_args()
+    about = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "hardware": f"CPU, {os.cpu_count()} cores"}
+    if args.millions:
+        found = millions() | about | {"command": "python -m benchmarks.closed_form --millions"}
+        (args.out / "closed-form-synthetic.json").write_text(json.dumps(found, indent=1) + "\n")
     if args.data is not None:
         path = args.out / f"closed-form-{args.dataset}.json"
         result = json.loads(path.read_text()) if path.exists() else {"dataset": args.dataset}
@@ -322,9 +369,7 @@ def main() -> None:
             result["command"] = f"{COMMAND} --dataset {args.dataset} --seeds {args.seeds}"
         if args.sequence:
             result["sequence"] = sequence(data, args.sequence)
-        result["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
-        result["hardware"] = f"CPU, {os.cpu_count()} cores"
-        path.write_text(json.dumps(result, indent=1) + "\n")
+        path.write_text(json.dumps(result | about, indent=1) + "\n")
     if args.report:
         (args.out / "closed-form.md").write_text(report(args.out))
 
