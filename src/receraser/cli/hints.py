@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["hints"]
 
 _REFIT_ROWS = 10_000_000  # up to about here a refit of WMF takes seconds
+_GRAM_ROWS = 2_000_000  # up to here a refit of gram takes about as long as a forget of one of its shards
 _SLOW_ROWS = 100_000  # from about here BPR and LightGCN take long on a CPU
 _THIN_SHARD = 2_000  # rows of a shard under which its submodel knows little
 _SPARSE = 50  # rows per item under which a graph filter is ahead
@@ -38,7 +39,7 @@ def hints(config: EngineConfig, rows: Interactions) -> list[str]:
             f"with {len(rows):,} rows a refit of wmf takes seconds: --method retrain --model wmf forgets as exactly, "
             "recommends better and is quicker"
         )
-    if sharded and config.model == "gram" and len(rows) <= _REFIT_ROWS:
+    if sharded and config.model == "gram" and len(rows) <= _GRAM_ROWS:
         found.append(
             f"with {len(rows):,} rows a refit of gram takes a second or two: --method retrain --model gram forgets as "
             "exactly and recommends better; shards pay with more rows, or where half a second is too long"
