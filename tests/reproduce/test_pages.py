@@ -78,6 +78,12 @@ def test_the_papers_numbers_and_the_difference(tmp_path: Path) -> None:
     assert "Computed on a GPU; a machine." in page
 
 
+@pytest.mark.parametrize(("dataset", "told"), [("synthetic", True), ("ml-1m", False)])
+def test_a_made_world_is_called_one(dataset: str, told: bool, tmp_path: Path, no_pictures: None) -> None:
+    page = write(find_study("table4"), findings("table4", dataset, tmp_path))[1].read_text()
+    assert ("**A made world: its times stand in" in page) == told
+
+
 def test_the_panels_of_table_3_share_their_lines(tmp_path: Path) -> None:
     """WMF has no line of rank 128 on Yelp2018: that of the others is left empty, and nothing moves into it."""
     from matplotlib.container import ErrorbarContainer

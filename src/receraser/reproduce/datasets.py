@@ -31,11 +31,12 @@ from receraser.data.worlds import large_world_interactions
 from receraser.errors import DataError, UsageError, nearest
 from receraser.keys import PUBLIC_KEY
 
-__all__ = ["NAMES", "REFITTED", "SYNTHETIC", "Dataset", "check_name", "home_of", "is_made", "load"]
+__all__ = ["MADE", "NAMES", "REFITTED", "SYNTHETIC", "Dataset", "check_name", "home_of", "is_made", "load"]
 
 REFITTED = ("yelp2018",)  # published without validation rows: choices are made on a part of train, final fits take all
 NAMES = ("ml-1m", "ml-100k", "yelp2018", "ml-10m")
 SYNTHETIC = "synthetic"
+MADE = "a made world: its times stand in for those of real data of its size, its quality for nothing"
 _SHAPE = (71_567, 10_681, 10_000_000)  # MovieLens 10M, as the paper counts it
 _RATINGS = ("u.data", "ratings.dat", "ratings.csv", "ratings.csv.gz")
 
@@ -177,5 +178,5 @@ def _shape(name: str) -> tuple[int, int, int]:
 def _made(name: str) -> Dataset:
     rows = large_world_interactions(*_shape(name))
     split = random_split(rows, test=0.2, valid=0.1, seed=0)
-    origin = "a made world: its times stand in for those of real data of its size, its quality for nothing"
+    origin = MADE
     return Dataset(name, split.train, split.valid, split.train, split.test, Path(), origin)

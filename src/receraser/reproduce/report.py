@@ -11,6 +11,7 @@ from pathlib import Path
 
 from receraser.errors import UsageError
 from receraser.reproduce.cell import Result
+from receraser.reproduce.datasets import MADE, is_made
 from receraser.reproduce.kept import Kept
 from receraser.reproduce.machine import machines
 from receraser.reproduce.order import Order
@@ -69,6 +70,8 @@ def _page(study: Study, found: Findings, drawn: bool) -> str:
     order = found.order
     lines = [f"# {study.title}, {order.dataset}", "", f"`{order.command}`, {'; '.join(_about(found, 'date'))}.", ""]
     lines += [f"Computed on {' and on '.join(_about(found, 'hardware'))}.", ""]
+    if is_made(order.dataset):
+        lines += [f"**{MADE[0].upper()}{MADE[1:]}.**", ""]
     lines += [line for model in found.models for line in _several_machines(study, found, model)]
     if drawn:
         lines += [f"![{study.title}]({order.name}.svg)", ""]
