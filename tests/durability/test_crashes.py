@@ -170,11 +170,11 @@ def in_place(patch: pytest.MonkeyPatch) -> None:
     """The manifest is written over the old one, and not renamed into its place."""
     real = DirectoryStore._write
 
-    def write(self: DirectoryStore, path: Path, data: bytes) -> None:
+    def write(self: DirectoryStore, path: Path, *pieces: bytes, flush: bool = True) -> None:
         if path.name == "manifest.json":
-            path.write_bytes(data)
+            path.write_bytes(b"".join(pieces))
         else:
-            real(self, path, data)
+            real(self, path, *pieces, flush=flush)
 
     patch.setattr(DirectoryStore, "_write", write)
 

@@ -45,8 +45,11 @@ def faults(steps: Sequence[Step]) -> list[str]:
         elif one.call == "flush":
             bytes_at_risk.discard(one.path)
             names_at_risk.pop(one.path, None)
-        elif one.call in ("replace", "link") and bytes_at_risk:
-            found.append(f"{where}: not flushed: {sorted(bytes_at_risk)}")
+        elif one.call in ("replace", "link"):
+            # Files named by their content are written side by side: of them each waits for itself alone.
+            alone = one.path.startswith("store/files/")
+            waiting = bytes_at_risk & {f"{one.path}.new"} if alone else bytes_at_risk
+            found += [f"{where}: not flushed: {path}" for path in sorted(waiting)]
         if str(one) == SWAP:
             swapped = True
             waiting = {path for paths in names_at_risk.values() for path in paths}
@@ -82,10 +85,10 @@ def careless_about_new_folders(patch: pytest.MonkeyPatch) -> None:
 
 
 def careless_about_bytes(patch: pytest.MonkeyPatch) -> None:
-    def write(self: DirectoryStore, path: Path, data: bytes) -> None:
+    def write(self: DirectoryStore, path: Path, *pieces: bytes, flush: bool = True) -> None:
         path.parent.mkdir(exist_ok=True)
         new = path.with_name(path.name + ".new")
-        new.write_bytes(data)
+        new.write_bytes(b"".join(pieces))
         new.replace(path)
         flush_folder(path.parent)
 

@@ -11,6 +11,7 @@ import builtins
 import io
 import os
 import signal
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -82,10 +83,12 @@ class Trap:
         self._strike = strike
         self._lasting = lasting
         self._handles: dict[int, str] = {}
+        self._one_at_a_time = threading.Lock()
 
     def step(self, call: str, path: str, do: Callable[[], T], half: Callable[[], object] | None = None) -> T:
-        number = len(self.steps)
-        self.steps.append(Step(call, os.path.relpath(path, self._root)))
+        with self._one_at_a_time:  # files are written by several threads
+            number = len(self.steps)
+            self.steps.append(Step(call, os.path.relpath(path, self._root)))
         here = number == self._at
         struck = self._at is not None and number > self._at and call in self._lasting
         if struck or (here and self._when == BEFORE):

@@ -379,7 +379,8 @@ class DirectoryStore:
             make_folder(path.parent)
             try:
                 with new.open("wb") as stream:
-                    stream.writelines(pieces)
+                    for piece in pieces:
+                        stream.write(piece)
                     stream.flush()
                     os.fsync(stream.fileno())
                 new.replace(path)
