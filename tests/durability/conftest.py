@@ -6,6 +6,7 @@ from pathlib import Path
 import numba
 import pytest
 
+from receraser.store import snapshot
 from tests.durability.scenes import fit
 from tests.durability.traps import no_flushing
 
@@ -14,6 +15,12 @@ from tests.durability.traps import no_flushing
 def one_kernel_thread() -> None:
     """Threads that wait for each other on a busy machine make small fits many times slower."""
     numba.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def one_file_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the n-th step is the same one every time; with several, `tests/store` has the power fail."""
+    monkeypatch.setattr(snapshot, "_WRITTEN_AT_ONCE", 1)
 
 
 @pytest.fixture(autouse=True)

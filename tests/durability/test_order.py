@@ -45,11 +45,8 @@ def faults(steps: Sequence[Step]) -> list[str]:
         elif one.call == "flush":
             bytes_at_risk.discard(one.path)
             names_at_risk.pop(one.path, None)
-        elif one.call in ("replace", "link"):
-            # Files named by their content are written side by side: of them each waits for itself alone.
-            alone = one.path.startswith("store/files/")
-            waiting = bytes_at_risk & {f"{one.path}.new"} if alone else bytes_at_risk
-            found += [f"{where}: not flushed: {path}" for path in sorted(waiting)]
+        elif one.call in ("replace", "link") and bytes_at_risk:
+            found.append(f"{where}: not flushed: {sorted(bytes_at_risk)}")
         if str(one) == SWAP:
             swapped = True
             waiting = {path for paths in names_at_risk.values() for path in paths}
