@@ -3,7 +3,7 @@
     python -m benchmarks.closed_form --data DIR --dataset ml-1m --search      choices, on validation rows
     python -m benchmarks.closed_form --data DIR --dataset ml-1m --seeds 3     the table, on test rows
     python -m benchmarks.closed_form --data DIR --dataset ml-1m --sequence 1000
-    python -m benchmarks.closed_form --millions           gram alone and in shards, ten million made rows: times only
+    python -m benchmarks.closed_form --millions           gram alone and in shards, 7.2 million made rows: times only
     python -m benchmarks.closed_form --report
 
 DIR holds the folders of the data sets. `--search` tries the settings below on the validation rows (of every sixth user
@@ -349,7 +349,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=0)
     parser.add_argument("--again", nargs="*", default=[], help="models whose rows are measured anew")
     parser.add_argument("--sequence", type=int, default=0)
-    parser.add_argument("--millions", action="store_true", help="times of gram on ten million made rows")
+    parser.add_argument("--millions", action="store_true", help="times of gram on 7.2 million made rows")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--report", action="store_true")
     args = parser.parse_args()

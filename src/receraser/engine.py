@@ -582,9 +582,10 @@ class Engine:
         """Publish the fitted engine as a store; an existing one is refused, or destroyed with `replace`.
 
         Refused too if the engine was read from this store and somebody else has changed it since: rows that were
-        forgotten meanwhile would come back. With a `keyring` it is certified. `replaced` is then the id of the store
-        that was destroyed: the key of its ledger is still among its operator's keys, since a copy of the store, which
-        goes by the same id, may need it; `Keyring.shred_ledger_key` destroys it.
+        forgotten meanwhile would come back; and if a file of that store is damaged, since files that stay are not
+        written again. With a `keyring` it is certified. `replaced` is then the id of the store that was destroyed:
+        the key of its ledger is still among its operator's keys, since a copy of the store, which goes by the same
+        id, may need it; `Keyring.shred_ledger_key` destroys it.
         """
         state = rebooked(self._state(), kept_old=False)  # that was of the store it was read from
         store = DirectoryStore(Path(folder))

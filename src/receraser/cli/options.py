@@ -102,7 +102,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         metavar="B",
-        help="wmf, bpr, lightgcn; without shards gram (or spectral), ease, graphfilter; your own as MODULE:OBJECT.",
+        help="wmf, bpr, lightgcn; without shards gram, ease, graphfilter; with spectral gram too; MODULE:OBJECT.",
         autocompletion=model_names,
     ),
 ]

@@ -141,8 +141,8 @@ def _kept_files(
 ) -> Mapping[str, str | None] | None:
     """Return files that lie in this store already; None where they do not.
 
-    By name and size alone: they were read and checked when the store was opened, and to read all of it again for every
-    change would cost more than the change.
+    By name and size alone: they were read and checked when the store was opened (`Engine.save`, which does not open it,
+    checks them), and to read all of it again for every change would cost more than the change.
     """
     if files is None:
         return None
