@@ -25,6 +25,7 @@ from receraser.aggregation.attention import Attention
 from receraser.aggregation.mean import Mean
 from receraser.aggregation.static import Static
 from receraser.data.interactions import Histories, Interactions
+from receraser.data.worlds import large_world_interactions
 from receraser.engine import Engine
 from receraser.evaluation import RankingTask, evaluate
 from receraser.execution.local import LocalExecutor
@@ -263,6 +264,34 @@ def check_forget(model: str, **settings: object) -> str:
     return f"mean, static, attention equal to a fresh fit; forget {max(seconds):.2f} s"
 
 
+def check_at_scale(model: str, **settings: object) -> str:
+    """Tables as large as ML-1M's, in ten shards, and as Yelp2018's, whole, fitted again in other processes.
+
+    By one worker, by one again, and by eight side by side: small worlds may be too small to show what depends on that.
+    """
+    shapes = {10: (6_000, 3_300, 600_000), 1: (31_000, 38_000, 1_200_000)}
+    seconds = []
+    for shards, shape in shapes.items():
+        rows = large_world_interactions(*shape)
+        digests = []
+        for workers in (1, 1, 8):
+            started = time.perf_counter()
+            with LocalExecutor(workers) as executor:
+                engine = Engine(
+                    model=make_model(model, {"dim": 64, "device": "cuda", **settings}),
+                    partitioner=Hashed(n_shards=shards),
+                    aggregator=Mean(),
+                    seed=5,
+                    executor=executor,
+                ).fit(rows)
+                digests.append([one.digest for one in engine.shards])
+            seconds.append(time.perf_counter() - started)
+        again, beside = (sum(a != b for a, b in zip(digests[0], other, strict=True)) for other in digests[1:])
+        assert not again, f"{shards} shards: {again} differ from one run to the next"
+        assert not beside, f"{shards} shards: {beside} differ when others are fitted beside them"
+    return f"equal, again and side by side; {max(seconds):.0f} s"
+
+
 CHECKS: dict[str, Callable[[], str]] = {
     "draws": check_draws,
     "batches": check_batches,
@@ -281,6 +310,8 @@ CHECKS: dict[str, Callable[[], str]] = {
     "forget wmf": lambda: check_forget("wmf"),
     "forget bpr": lambda: check_forget("bpr", n_epochs=4, batch_size=256, validate_every=1),
     "forget lightgcn": lambda: check_forget("lightgcn", n_epochs=4, batch_size=256),
+    "bpr at scale": lambda: check_at_scale("bpr", n_epochs=8, batch_size=2048, learning_rate=0.05),
+    "lightgcn at scale": lambda: check_at_scale("lightgcn", n_epochs=4, batch_size=8192, learning_rate=0.005),
 }
 
 
