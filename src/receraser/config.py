@@ -213,8 +213,11 @@ def combined(config: EngineConfig) -> EngineConfig:
     if not 1 <= shards <= _MOST_SHARDS:
         raise UsageError(f"shards is {shards}; expected 1 to {_MOST_SHARDS:,}")
     if partition == "whole" and shards != 1:
-        another = {"": "receraser", MERGED_NAME: "spectral"}.get(config.model if config.model in ADDITIVE_NAMES else "")
-        advice = f"choose another method, as in --method {another}" if another else f"{config.model} takes no more"
+        if config.model in ADDITIVE_NAMES and config.model != MERGED_NAME:
+            advice = f"{config.model} takes no more"
+        else:
+            another = "spectral" if config.model == MERGED_NAME else "receraser"
+            advice = f"choose another method, as in --method {another}"
         raise UsageError(f"{shards} shards were asked for, but the method retrain is one shard; {advice}")
     model = config.model or ("gram" if (partition, aggregation) == ("whole", "alone") else "wmf")
     merged = model == MERGED_NAME and aggregation == "spectral"

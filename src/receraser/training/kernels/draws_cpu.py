@@ -41,7 +41,7 @@ _FIRST = np.array(  # the fractions of the square roots of the first eight prime
     dtype=np.uint64,
 )
 _EIGHT_BYTES = np.uint64(0x01010008)  # no key, no tree, a digest of eight bytes
-_ORDER = np.array(  # of the words of a block, round by round
+_ORDER = np.array(  # of the words of a block, round by round; twelve rounds, so it begins again
     [
         [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
         [14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3],
@@ -53,8 +53,6 @@ _ORDER = np.array(  # of the words of a block, round by round
         [13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10],
         [6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5],
         [10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0],
-        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
-        [14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3],
     ],
     dtype=np.int64,
 )
@@ -87,7 +85,7 @@ def _compress(h: Counters, words: Counters, n_bytes: int, last: bool, v: Counter
     if last:
         v[14] = ~v[14]
     for r in range(12):
-        m = _ORDER[r]
+        m = _ORDER[r % 10]
         for i in range(4):
             _stir(v, i, 4 + i, 8 + i, 12 + i, words[m[2 * i]], words[m[2 * i + 1]])
         for i in range(4):
