@@ -36,6 +36,7 @@ from receraser.models.registry import make_factor_model, make_model
 from receraser.partition.hashed import Hashed
 from receraser.ranking import top_k
 from receraser.training.batches import Triples, UserTriples
+from receraser.training.kernels import pairs_cuda
 from receraser.training.least_squares import Problem, pad
 from receraser.training.loop import Descent
 from receraser.training.optimizers import Adam
@@ -264,6 +265,37 @@ def check_forget(model: str, **settings: object) -> str:
     return f"mean, static, attention equal to a fresh fit; forget {max(seconds):.2f} s"
 
 
+def check_moves() -> str:
+    """What settles and moves a table as large as Yelp2018's gives the same bits every time: no warp runs ahead."""
+    n, times = 38_000, 3_000
+    numbers = np.arange(n, dtype=np.uint64)
+    table, squares = (pad(seeds.normal(key, numbers, 64), GPU) for key in (1, 2))
+    whole = (pad(seeds.normal(3, numbers, 64), GPU) * 2.0**40).to(torch.int64)
+    counts = torch.arange(n, dtype=torch.int32, device=GPU) % 3
+    rate = torch.tensor(0.01, device=GPU)
+
+    def settled() -> list[torch.Tensor]:
+        sums, floats = whole.clone(), torch.zeros_like(table)
+        pairs_cuda.settle(sums, floats)
+        return [sums, floats]
+
+    def by_adagrad() -> list[torch.Tensor]:
+        moved = [table.clone(), whole.clone(), counts.clone(), squares.abs()]
+        pairs_cuda.adagrad(*moved, 0.05, 0.01, 512)
+        return moved
+
+    def by_adam() -> list[torch.Tensor]:
+        moved = [table.clone(), table.flip(0), counts.clone(), table.clone(), squares.abs()]
+        pairs_cuda.adam(*moved, rate, 0.01, 512)
+        return moved
+
+    for move in (settled, by_adagrad, by_adam):
+        first = move()
+        differing = sum(not all(torch.equal(a, b) for a, b in zip(first, move(), strict=True)) for _ in range(times))
+        assert not differing, f"{move.__name__}: {differing} of {times} differ from the first"
+    return f"equal {times} times each"
+
+
 def check_at_scale(model: str, **settings: object) -> str:
     """Tables as large as ML-1M's, in ten shards, and as Yelp2018's, whole, fitted again in other processes.
 
@@ -297,6 +329,7 @@ CHECKS: dict[str, Callable[[], str]] = {
     "batches": check_batches,
     "tables": check_tables,
     "pairs": check_pairs,
+    "moves": check_moves,
     "sparse product": check_product,
     "gather": check_gather,
     "least squares": check_least_squares,

@@ -3,6 +3,10 @@
 Gradients are added up as whole numbers: a float is multiplied by 2^40 and cut off, and what comes of adding whole
 numbers does not depend on the order. So thousands of programs may add to one table at once (atomics), and the bits are
 the same on every run. 2^40 leaves 23 bits above the point: more than any sum of a batch.
+
+A program is several warps, each at its own pace, and the compiler may let one warp load what another one stores: where
+a table is read and written in the same kernel, all loads come first, then a barrier, then the stores. Without it, a
+fast warp's zeros were now and then a slow warp's gradient.
 """
 
 from __future__ import annotations
@@ -121,6 +125,7 @@ def _kernels() -> SimpleNamespace:  # noqa: C901 - one after the other, they hav
     def settle(whole, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
         at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
         value = tl.load(whole + at, mask=at < n, other=0)
+        tl.debug_barrier()
         tl.store(out + at, value.to(tl.float64) * 9.094947017729282e-13, mask=at < n)
         tl.store(whole + at, value * 0, mask=at < n)
 
@@ -136,6 +141,7 @@ def _kernels() -> SimpleNamespace:  # noqa: C901 - one after the other, they hav
             g = share * (whole.to(tl.float64) * 9.094947017729282e-13).to(tl.float32)
             g += (decay * share * count.to(tl.float32))[:, None] * x
             square = tl.load(squares + at, mask=moved, other=0.0) + g * g
+            tl.debug_barrier()
             tl.store(squares + at, square, mask=moved)
             tl.store(table + at, x - rate * g / (tl.sqrt_rn(square) + 1e-10), mask=moved)
             tl.store(gradient + at, whole * 0, mask=moved)
@@ -154,9 +160,11 @@ def _kernels() -> SimpleNamespace:  # noqa: C901 - one after the other, they hav
         g += (decay * share * count.to(tl.float32))[:, None] * x
         mean = 0.9 * tl.load(means + at, mask=there, other=0.0) + 0.1 * g
         square = 0.999 * tl.load(squares + at, mask=there, other=0.0) + 0.001 * (g * g)
+        step = tl.load(rate)
+        tl.debug_barrier()
         tl.store(means + at, mean, mask=there)
         tl.store(squares + at, square, mask=there)
-        tl.store(table + at, x - tl.load(rate) * (mean / (tl.sqrt_rn(square) + 1e-8)), mask=there)
+        tl.store(table + at, x - step * (mean / (tl.sqrt_rn(square) + 1e-8)), mask=there)
         tl.store(counts + row, count * 0, mask=row < n)
 
     return SimpleNamespace(
