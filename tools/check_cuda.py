@@ -274,22 +274,23 @@ def check_moves() -> str:
     counts = torch.arange(n, dtype=torch.int32, device=GPU) % 3
     rate = torch.tensor(0.01, device=GPU)
 
-    def settled() -> list[torch.Tensor]:
+    def settled() -> tuple[torch.Tensor, ...]:
         sums, floats = whole.clone(), torch.zeros_like(table)
         pairs_cuda.settle(sums, floats)
-        return [sums, floats]
+        return sums, floats
 
-    def by_adagrad() -> list[torch.Tensor]:
-        moved = [table.clone(), whole.clone(), counts.clone(), squares.abs()]
+    def by_adagrad() -> tuple[torch.Tensor, ...]:
+        moved = (table.clone(), whole.clone(), counts.clone(), squares.abs())
         pairs_cuda.adagrad(*moved, 0.05, 0.01, 512)
         return moved
 
-    def by_adam() -> list[torch.Tensor]:
-        moved = [table.clone(), table.flip(0), counts.clone(), table.clone(), squares.abs()]
+    def by_adam() -> tuple[torch.Tensor, ...]:
+        moved = (table.clone(), table.flip(0), counts.clone(), table.clone(), squares.abs())
         pairs_cuda.adam(*moved, rate, 0.01, 512)
         return moved
 
-    for move in (settled, by_adagrad, by_adam):
+    moves: tuple[Callable[[], tuple[torch.Tensor, ...]], ...] = (settled, by_adagrad, by_adam)
+    for move in moves:
         first = move()
         differing = sum(not all(torch.equal(a, b) for a, b in zip(first, move(), strict=True)) for _ in range(times))
         assert not differing, f"{move.__name__}: {differing} of {times} differ from the first"
