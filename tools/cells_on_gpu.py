@@ -35,7 +35,6 @@ from receraser.reproduce.kept import Kept
 from receraser.reproduce.measuring import Workshop
 from receraser.reproduce.order import Order
 from receraser.reproduce.runner import in_groups
-from receraser.reproduce.settings import on_device
 from receraser.reproduce.studies.registry import find_study
 
 KINDS = ("fit", "forgets", "batch", "gradual")
@@ -68,7 +67,7 @@ def _shards(cell: Cell) -> int:
 
 
 def _wanted(cell: Cell, data: Dataset, kept: Kept, device: str) -> bool:
-    ours = cell.config is not None and on_device(cell.config, device).device == device and cell.kind in KINDS
+    ours = cell.config is not None and cell.device(device) == device and cell.kind in KINDS
     return ours and not cell.takes_sets and not kept.holds(cell.digest(data.digest, device))
 
 

@@ -67,7 +67,8 @@ class Cell:
 
     def inputs(self, rows: str, device: str) -> dict[str, object]:
         """Return everything that the result depends on; `rows` is the digest of the data set's."""
-        config = None if self.config is None else on_device(self.config, device).as_dict()
+        placed = self._placed(device)
+        config = None if placed is None else placed.as_dict()
         return {
             "format": FORMAT,
             "code": code_version(),
@@ -92,8 +93,14 @@ class Cell:
         return fingerprint.of_settings(self.inputs(rows, device))
 
     def device(self, device: str) -> str:
-        """Return where it is computed, given where most are: models without shards stay on the CPU."""
-        return device if self.config is None else on_device(self.config, device).device
+        """Return where it is computed, given where most are: models without shards and sweeps stay on the CPU."""
+        placed = self._placed(device)
+        return device if placed is None else placed.device
+
+    def _placed(self, device: str) -> EngineConfig | None:
+        if self.config is None:
+            return None
+        return on_device(self.config, "cpu" if self.kind == "sweeps" else device)
 
     @property
     def seed(self) -> int:
