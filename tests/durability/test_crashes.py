@@ -80,6 +80,14 @@ def test_a_kill_leaves_the_old_state_or_the_new_one(scene: Scene, tmp_path: Path
     survives_all(stage, [*decisive, *everything[len(scene.name) % len(everything) :: EVERY]])
 
 
+@pytest.mark.usefixtures("several_files_at_a_time")
+def test_a_kill_while_several_files_are_written(tmp_path: Path) -> None:
+    stage = staged(next(one for one in SCENES if one.name == "forget"), tmp_path)
+    writing = [number for number, one in enumerate(stage.steps) if one.path.startswith("store/files/")]
+    first, last = writing[0], stage.steps.index(next(one for one in stage.steps if str(one) == SWAP))
+    survives_all(stage, [one for one in points(stage.steps) if first <= one[0] <= last][::6])
+
+
 @pytest.mark.nightly
 @LONG
 @each
