@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -50,18 +51,24 @@ def test_a_stale_engine_does_not_bring_back_what_was_forgotten(worker: LocalExec
     assert not Engine.load(store).knows("u03")
 
 
-def test_a_damaged_file_is_not_published_over(worker: LocalExecutor, store: Path) -> None:
-    """Files that stay as they are are not written again; so they are looked at."""
+@pytest.mark.parametrize("where", ["its own store", "a copy"])
+def test_a_damaged_file_is_written_anew(worker: LocalExecutor, store: Path, tmp_path: Path, where: str) -> None:
+    """Files that stay as they are are not written again: what is there is looked at before."""
+    target = store if where == "its own store" else tmp_path / "copy"
+    if target != store:
+        shutil.copytree(store, target)
     engine = Engine.load(store, executor=worker)
     engine.forget(["u03"])
-    for path in (store / "files").iterdir():
+    engine.save(target, replace=True)
+    digest = engine.digest
+    for path in sorted((target / "files").iterdir()):
         whole = path.read_bytes()
         path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
         with pytest.raises(StoreError, match=f"damaged: the content of .*{path.name}"):
-            engine.save(store, replace=True)
-        path.write_bytes(whole)
-    engine.save(store, replace=True)
-    assert not Engine.load(store).knows("u03")
+            Engine.load(target)
+        engine.save(target, replace=True)
+        assert path.read_bytes() == whole
+        assert Engine.load(target).digest == digest
 
 
 def test_an_engine_may_publish_over_what_it_published(worker: LocalExecutor, store: Path, tmp_path: Path) -> None:

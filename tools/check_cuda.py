@@ -266,7 +266,7 @@ def check_forget(model: str, **settings: object) -> str:
 
 
 def check_moves() -> str:
-    """What settles and moves a table as large as Yelp2018's gives the same bits every time: no warp runs ahead."""
+    """What settles and moves a table as large as Yelp2018's is right, and gives the same bits every time."""
     n, times = 38_000, 3_000
     numbers = np.arange(n, dtype=np.uint64)
     table, squares = (pad(seeds.normal(key, numbers, 64), GPU) for key in (1, 2))
@@ -289,12 +289,33 @@ def check_moves() -> str:
         pairs_cuda.adam(*moved, rate, 0.01, 512)
         return moved
 
-    moves: tuple[Callable[[], tuple[torch.Tensor, ...]], ...] = (settled, by_adagrad, by_adam)
-    for move in moves:
+    share, moved = 1 / 512, (counts > 0)[:, None]
+    gradient = whole.double() * 2.0**-40
+    slope = share * (gradient + 0.01 * counts[:, None] * table)
+    square = squares.abs() + slope**2
+    of_adam = share * (table.flip(0).double() + 0.01 * counts[:, None] * table)
+    mean, spread = 0.9 * table + 0.1 * of_adam, 0.999 * squares.abs() + 0.001 * of_adam**2
+    gone = torch.zeros_like(counts)
+    moves: tuple[tuple[Callable[[], tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]], ...] = (
+        (settled, (torch.zeros_like(whole), gradient)),
+        (
+            by_adagrad,
+            (
+                torch.where(moved, table - 0.05 * slope / square.sqrt(), table.double()),
+                whole * ~moved,
+                gone,
+                torch.where(moved, square, squares.abs().double()),
+            ),
+        ),
+        (by_adam, (table - 0.01 * mean / (spread.sqrt() + 1e-8), table.flip(0), gone, mean, spread)),
+    )
+    for move, expected in moves:
         first = move()
+        for found, right in zip(first, expected, strict=True):
+            torch.testing.assert_close(found.double(), right.double(), rtol=1e-5, atol=1e-6)
         differing = sum(not all(torch.equal(a, b) for a, b in zip(first, move(), strict=True)) for _ in range(times))
         assert not differing, f"{move.__name__}: {differing} of {times} differ from the first"
-    return f"equal {times} times each"
+    return f"as they should be, and equal {times} times each"
 
 
 def check_at_scale(model: str, **settings: object) -> str:

@@ -469,7 +469,7 @@ class Engine:
         keep_old = act.pending is not None and act.pending.keep_old
         custody.record = dataclasses.replace(custody.record, policy=self.policy)
         try:
-            done = custody.publish(self._snapshot(state), act, keep_old=keep_old)
+            done = custody.publish(self._snapshot(state), act, keep_old=keep_old, opened=True)
         except BaseException as error:
             self._go_back(custody)
             if isinstance(error, UsageError):  # of the keys: the request itself is right, and is to be kept
@@ -582,10 +582,9 @@ class Engine:
         """Publish the fitted engine as a store; an existing one is refused, or destroyed with `replace`.
 
         Refused too if the engine was read from this store and somebody else has changed it since: rows that were
-        forgotten meanwhile would come back; and if a file of that store is damaged, since files that stay are not
-        written again. With a `keyring` it is certified. `replaced` is then the id of the store that was destroyed:
-        the key of its ledger is still among its operator's keys, since a copy of the store, which goes by the same
-        id, may need it; `Keyring.shred_ledger_key` destroys it.
+        forgotten meanwhile would come back. With a `keyring` it is certified. `replaced` is then the id of the store
+        that was destroyed: the key of its ledger is still among its operator's keys, since a copy of the store, which
+        goes by the same id, may need it; `Keyring.shred_ledger_key` destroys it.
         """
         state = rebooked(self._state(), kept_old=False)  # that was of the store it was read from
         store = DirectoryStore(Path(folder))
@@ -597,8 +596,6 @@ class Engine:
             then = self._published
             own = then is not None and then.path == store.path.resolve() and store.exists()
             replaced = None if own else _replaceable(store)
-            if own:
-                store.check_files()  # those that stay are not written again
             record = Record.from_dict(store.manifest()["record"]) if own else Record()
             record = dataclasses.replace(record, origin=self.origin, policy=self.policy)
             custody = Custody(store, record, signing_for(record, keyring))

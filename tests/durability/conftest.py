@@ -19,8 +19,14 @@ def one_kernel_thread() -> None:
 
 @pytest.fixture(autouse=True)
 def one_file_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the n-th step is the same one every time; with several, `tests/store` has the power fail."""
+    """So that the n-th step is the same one every time."""
     monkeypatch.setattr(snapshot, "_WRITTEN_AT_ONCE", 1)
+
+
+@pytest.fixture
+def several_files_at_a_time(one_file_at_a_time: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is outside of tests: what the n-th step is, chance decides."""
+    monkeypatch.setattr(snapshot, "_WRITTEN_AT_ONCE", 4)
 
 
 @pytest.fixture(autouse=True)

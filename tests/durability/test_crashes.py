@@ -80,6 +80,15 @@ def test_a_kill_leaves_the_old_state_or_the_new_one(scene: Scene, tmp_path: Path
     survives_all(stage, [*decisive, *everything[len(scene.name) % len(everything) :: EVERY]])
 
 
+@pytest.mark.usefixtures("several_files_at_a_time")
+def test_a_kill_while_several_files_are_written(tmp_path: Path) -> None:
+    stage = staged(next(one for one in SCENES if one.name == "forget"), tmp_path)
+    writing = [number for number, one in enumerate(stage.steps) if one.path.startswith("store/files/")]
+    first, last = writing[0], stage.steps.index(next(one for one in stage.steps if str(one) == SWAP))
+    # Half a write, only where the step is sure to be one.
+    survives_all(stage, [(at, when) for at in range(first, last + 1, 4) for when in (BEFORE, AFTER)])
+
+
 @pytest.mark.nightly
 @LONG
 @each
@@ -183,10 +192,10 @@ def too_soon(patch: pytest.MonkeyPatch) -> None:
     """The request is cleared away before what it asked for is published."""
     real = Custody.publish
 
-    def publish(self: Custody, snapshot: Snapshot, act: Act, *, keep_old: bool = False) -> Published:
+    def publish(self: Custody, snapshot: Snapshot, act: Act, **how: bool) -> Published:
         assert act.pending is not None
         self.store.drop_pending(act.pending.id)
-        return real(self, snapshot, act, keep_old=keep_old)
+        return real(self, snapshot, act, **how)
 
     patch.setattr(Custody, "publish", publish)
 

@@ -53,6 +53,13 @@ def test_every_input_changes_the_digest(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(set(digests.values())) == len(digests)
 
 
+def test_sweeps_stay_on_the_cpu() -> None:
+    """Nothing of theirs is trained: where the others are fitted on a GPU, there need not be one for them."""
+    sweeps = dataclasses.replace(CELL, kind="sweeps", extras={})
+    assert (sweeps.device("cuda"), CELL.device("cuda")) == ("cpu", "cuda")
+    assert sweeps.digest("rows", "cuda") == sweeps.digest("rows", "cpu")
+
+
 def test_the_same_inputs_are_the_same_cell() -> None:
     again = Cell("forgets", "ml-1m", chosen("ml-1m", "bpr", "receraser").config, {"n": 3, "level": "users"})
     assert again.digest("rows", "cpu") == CELL.digest("rows", "cpu")

@@ -9,8 +9,8 @@ no pass over the data. Four ways to put a shard beside the others, by what its s
 - "concat", for WMF: Q_k as it is. Least squares shares its scale evenly between users and items and shrinks what it
   knows little about.
 - "sum", for gram: Q_k, of which Q_k Q_k^T is the shard's matrix but for its size, times the root of that
-  (`Gram.weight`). S^2 are eigenvalues of the sum of the shards' matrices, and items get U S with a mean squared length
-  of 1, as gram's own do.
+  (`Gram.weight`, which leaves out users' weights). S^2 are near the eigenvalues of the sum of the shards' matrices, and
+  items get U S with a mean squared length of 1, as gram's own do.
 - "product": B_k = Q_k (P_k^T P_k)^(1/2), for B_k B_k^T = Q_k P_k^T P_k Q_k^T whatever basis and scale a submodel chose.
 - "consensus", for pairwise losses (BPR, LightGCN): lengths mean little there, so every shard votes for its directions
   with equal weight. Vectors are centred (such a loss leaves the mean free), the noisy ones of rare items shortened,

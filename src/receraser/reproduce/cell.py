@@ -67,7 +67,7 @@ class Cell:
 
     def inputs(self, rows: str, device: str) -> dict[str, object]:
         """Return everything that the result depends on; `rows` is the digest of the data set's."""
-        placed = self._placed(device)
+        placed = self.placed(device)
         config = None if placed is None else placed.as_dict()
         return {
             "format": FORMAT,
@@ -94,10 +94,11 @@ class Cell:
 
     def device(self, device: str) -> str:
         """Return where it is computed, given where most are: models without shards and sweeps stay on the CPU."""
-        placed = self._placed(device)
+        placed = self.placed(device)
         return device if placed is None else placed.device
 
-    def _placed(self, device: str) -> EngineConfig | None:
+    def placed(self, device: str) -> EngineConfig | None:
+        """Return the configuration with the device that it is computed on, given where most are."""
         if self.config is None:
             return None
         return on_device(self.config, "cpu" if self.kind == "sweeps" else device)

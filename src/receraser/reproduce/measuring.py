@@ -27,7 +27,6 @@ from receraser.protocols import Executor, Scorer
 from receraser.reproduce.cell import METRICS, Cell, Result
 from receraser.reproduce.datasets import Dataset
 from receraser.reproduce.drawn import gone_in, without
-from receraser.reproduce.settings import on_device
 from receraser.state import State
 from receraser.training.least_squares import polished
 from receraser.work import Work
@@ -141,8 +140,8 @@ class Workshop:
 
     def config(self, cell: Cell) -> EngineConfig:
         """Return a cell's configuration for this device; epochs that are still to be chosen are chosen."""
-        assert cell.config is not None, cell.kind
-        config = on_device(cell.config, self.device)
+        config = cell.placed(self.device)
+        assert config is not None, cell.kind
         if "epochs" not in cell.extras:
             return config
         name = fingerprint.of_settings(config.as_dict())

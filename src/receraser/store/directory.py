@@ -12,7 +12,8 @@
       pending/<id>.json             a request that was made and is not done yet
       lock                          empty; held while somebody writes
 
-Files are written and flushed to disk first, then the new line of the ledger; the manifest is renamed into place last.
+Everything is written and flushed to disk first: the certificate, the new line of the ledger, then the files, several at
+a time, and the folder that names them. The manifest is renamed into place last.
 Whoever opens the store meanwhile sees the old state or the new one. What the manifest does not cover (files, a tail of
 the ledger, certificates that no entry names) is left by an interrupted write, or superseded; the next write removes it.
 Every file is checked against its name whenever it is read.
@@ -179,11 +180,20 @@ class DirectoryStore:
         there = {entry.name: entry.stat().st_size for entry in os.scandir(self._files)}
         return {name: size for name, size in listed.items() if there.get(name) == size}
 
-    def check_files(self) -> None:
-        """Raise unless every file that the manifest names has the content that it is named by."""
+    def sound(self) -> dict[str, int]:
+        """Return those of `sizes` whose content is what they are named by."""
+        sizes = self.sizes()
         with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
-            for _ in pool.map(self.get, files_named(self.manifest())):
-                pass
+            return {
+                name: sizes[name] for name, whole in zip(sizes, pool.map(self._is_sound, sizes), strict=True) if whole
+            }
+
+    def _is_sound(self, name: str) -> bool:
+        try:
+            self.get(name)
+        except StoreError:
+            return False
+        return True
 
     def ledger(self, size: int) -> bytes:
         """Return the ledger: its first `size` bytes, which are those that the manifest covers."""

@@ -58,16 +58,18 @@ def write_snapshot(
     snapshot: Snapshot,
     *,
     keep_old: bool = False,
+    opened: bool = False,
     seal: Callable[[Manifest], Manifest] | None = None,
 ) -> State:
     """Publish a snapshot as the content of a store, whose lock is held; what was there is destroyed, or kept.
 
-    Files that lie there already are not written again. `seal` signs the manifest. Returns the state, which knows its
-    files now.
+    Files that lie there already are not written again. Whoever has `opened` the store under the same lock has read and
+    checked them; otherwise that is done here, and a damaged one is written anew. `seal` signs the manifest. Returns the
+    state, which knows its files now.
     """
     state = rebooked(snapshot.state, kept_old=keep_old and store.exists())
     sizes: dict[str, int] = {}
-    held = store.sizes()
+    held = store.sizes() if opened else store.sound()
 
     def put(data: bytes | Sequence[bytes | memoryview]) -> str:
         name = store.put(data)
@@ -141,8 +143,7 @@ def _kept_files(
 ) -> Mapping[str, str | None] | None:
     """Return files that lie in this store already; None where they do not.
 
-    By name and size alone: they were read and checked when the store was opened (`Engine.save`, which does not open it,
-    checks them), and to read all of it again for every change would cost more than the change.
+    By name and size alone: `held` has none that is damaged.
     """
     if files is None:
         return None
