@@ -547,9 +547,9 @@ def a_map_of_ids_stays(patch: Patch) -> None:
         names.update({pseudonym(user): user for user in rows.users})
         return rename(self, rows)
 
-    def published(self: Custody, snapshot: Snapshot, act: Act, *, keep_old: bool = False) -> Published:
+    def published(self: Custody, snapshot: Snapshot, act: Act, **how: bool) -> Published:
         known = dataclasses.replace(snapshot, titles={**snapshot.titles, **names})
-        return publish(self, known, act, keep_old=keep_old)
+        return publish(self, known, act, **how)
 
     publish = Custody.publish
     patch.setattr(Engine, "_pseudonymous", kept)
