@@ -95,7 +95,6 @@ def _cg_kernel() -> Any:
                 new_rr = tl.sum(residual * scaled)
                 direction = scaled + (new_rr / rr) * direction
                 rr = new_rr
-        tl.debug_barrier()  # no warp may be before its load of the solution (`pairs_cuda`)
         tl.store(solution + row * WIDTH + column, x)
 
     return kernel
