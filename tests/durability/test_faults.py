@@ -116,8 +116,9 @@ def test_a_full_or_read_only_disk_while_several_files_are_written(tmp_path: Path
     """Each of the threads may be the one that is refused: the others' work counts for nothing."""
     stage = staged(next(one for one in SCENES if one.name == "forget"), tmp_path)
     writing = [number for number, one in enumerate(stage.steps) if one.path.startswith("store/files/")]
-    refused = [one for one in refusals(stage) if writing[0] <= one[0] and str(stage.steps[one[0]]) != SWAP]
-    for one in refused[::9]:
+    swap = [str(one) for one in stage.steps].index(SWAP)
+    refused = [one for one in refusals(stage) if writing[0] <= one[0] < swap and one[1] == BEFORE]
+    for one in refused[::6]:
         endures(stage, *one)
 
 

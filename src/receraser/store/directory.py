@@ -28,7 +28,6 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,6 @@ __all__ = ["FORMAT", "DirectoryStore", "Manifest", "version_of"]
 Manifest = Mapping[str, object]
 
 _DIGEST = re.compile("[0-9a-f]{64}")
-_READ_AT_ONCE = 4
 
 
 class DirectoryStore:
@@ -180,15 +178,8 @@ class DirectoryStore:
         there = {entry.name: entry.stat().st_size for entry in os.scandir(self._files)}
         return {name: size for name, size in listed.items() if there.get(name) == size}
 
-    def sound(self) -> dict[str, int]:
-        """Return those of `sizes` whose content is what they are named by."""
-        sizes = self.sizes()
-        with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
-            return {
-                name: sizes[name] for name, whole in zip(sizes, pool.map(self._is_sound, sizes), strict=True) if whole
-            }
-
-    def _is_sound(self, name: str) -> bool:
+    def is_sound(self, name: str) -> bool:
+        """Say whether the content of a file is what it is named by."""
         try:
             self.get(name)
         except StoreError:

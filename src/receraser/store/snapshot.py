@@ -69,12 +69,22 @@ def write_snapshot(
     """
     state = rebooked(snapshot.state, kept_old=keep_old and store.exists())
     sizes: dict[str, int] = {}
-    held = store.sizes() if opened else store.sound()
+    held = store.sizes()
 
     def put(data: bytes | Sequence[bytes | memoryview]) -> str:
         name = store.put(data)
         sizes[name] = len(data) if isinstance(data, bytes) else sum(map(len, data))
         return name
+
+    def kept_files(files: Mapping[str, str | None] | None) -> Mapping[str, str | None] | None:
+        """Return files that lie in this store already, as they were written; None where they do not."""
+        if files is None:
+            return None
+        wanted = {name for name in files.values() if name is not None}
+        if not wanted <= held.keys() or not (opened or all(map(store.is_sound, wanted))):
+            return None
+        sizes.update({name: held[name] for name in wanted})
+        return files
 
     # To hash and to wait for the disk needs no lock of Python's: several files are written at a time.
     pool = ThreadPoolExecutor(_WRITTEN_AT_ONCE)
@@ -83,11 +93,11 @@ def write_snapshot(
         return pool.submit(lambda: put(encode(content)))
 
     try:
-        files = [_kept_files(held, one.files, sizes) or _written_shard(one, later) for one in state.shards]
+        files = [kept_files(one.files) or _written_shard(one, later) for one in state.shards]
         parts: dict[str, str | Future[str]] = {}
         for name in sorted(state.aggregate):
             known = {name: state.aggregate_files[name]} if name in state.aggregate_files else None
-            kept = _kept_files(held, known, sizes)
+            kept = kept_files(known)
             parts[name] = str(kept[name]) if kept else later(tensor_pieces, {name: state.aggregate[name]})
         of_shards = [{what: _done(file) for what, file in own.items()} for own in files]
         aggregate = {name: str(_done(file)) for name, file in parts.items()}
@@ -136,22 +146,6 @@ def _written_shard(
 def _done(file: str | Future[str] | None) -> str | None:
     """Return the name of a file that is there, or as soon as it is."""
     return file.result() if isinstance(file, Future) else file
-
-
-def _kept_files(
-    held: Mapping[str, int], files: Mapping[str, str | None] | None, sizes: dict[str, int]
-) -> Mapping[str, str | None] | None:
-    """Return files that lie in this store already; None where they do not.
-
-    By name and size alone: `held` has none that is damaged.
-    """
-    if files is None:
-        return None
-    wanted = {name for name in files.values() if name is not None}
-    if not wanted <= held.keys():
-        return None
-    sizes.update({name: held[name] for name in wanted})
-    return files
 
 
 def read_snapshot(store: DirectoryStore) -> Snapshot:
