@@ -289,7 +289,7 @@ def check_moves() -> str:
         pairs_cuda.adam(*moved, rate, 0.01, 512)
         return moved
 
-    share, moved = 1 / 512, (counts > 0)[:, None]
+    share, touched = 1 / 512, (counts > 0)[:, None]
     gradient = whole.double() * 2.0**-40
     slope = share * (gradient + 0.01 * counts[:, None] * table)
     square = squares.abs() + slope**2
@@ -301,10 +301,10 @@ def check_moves() -> str:
         (
             by_adagrad,
             (
-                torch.where(moved, table - 0.05 * slope / square.sqrt(), table.double()),
-                whole * ~moved,
+                torch.where(touched, table - 0.05 * slope / square.sqrt(), table.double()),
+                whole * ~touched,
                 gone,
-                torch.where(moved, square, squares.abs().double()),
+                torch.where(touched, square, squares.abs().double()),
             ),
         ),
         (by_adam, (table - 0.01 * mean / (spread.sqrt() + 1e-8), table.flip(0), gone, mean, spread)),
@@ -312,7 +312,10 @@ def check_moves() -> str:
     for move, expected in moves:
         first = move()
         for found, right in zip(first, expected, strict=True):
-            torch.testing.assert_close(found.double(), right.double(), rtol=1e-5, atol=1e-6)
+            if found.is_floating_point():
+                torch.testing.assert_close(found.double(), right.double(), rtol=1e-5, atol=1e-6)
+            else:
+                assert torch.equal(found, right), f"{move.__name__}: whole numbers differ from what they should be"
         differing = sum(not all(torch.equal(a, b) for a, b in zip(first, move(), strict=True)) for _ in range(times))
         assert not differing, f"{move.__name__}: {differing} of {times} differ from the first"
     return f"as they should be, and equal {times} times each"
@@ -366,6 +369,7 @@ CHECKS: dict[str, Callable[[], str]] = {
     "forget bpr": lambda: check_forget("bpr", n_epochs=4, batch_size=256, validate_every=1),
     "forget lightgcn": lambda: check_forget("lightgcn", n_epochs=4, batch_size=256),
     "bpr at scale": lambda: check_at_scale("bpr", n_epochs=8, batch_size=2048, learning_rate=0.05),
+    "wmf at scale": lambda: check_at_scale("wmf"),
     "lightgcn at scale": lambda: check_at_scale("lightgcn", n_epochs=4, batch_size=8192, learning_rate=0.005),
 }
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from receraser.training import kernels
+import receraser
 
-FOLDER = Path(kernels.__file__).parent
-# Of conjugate gradients: what is stored has gone through sums over all warps since it was loaded.
-EXCEPT = ["kernel: solution"]
+PACKAGE = Path(receraser.__file__).parent
+SOURCES = {
+    path.name: source for path in sorted(PACKAGE.rglob("*.py")) if "triton.jit" in (source := path.read_text("utf-8"))
+}
+WRITES = ("store", "atomic_add", "atomic_max", "atomic_min", "atomic_xchg", "atomic_cas")
 
 
 def kernels_of(source: str) -> Iterator[ast.FunctionDef]:
@@ -38,7 +40,8 @@ def hasty(source: str) -> list[str]:
     """Kernels that may store into a table before every warp has loaded from it."""
     found = []
     for kernel in kernels_of(source):
-        loads, stores = called(kernel, "load"), called(kernel, "store")
+        loads = called(kernel, "load")
+        stores = [one for name in WRITES for one in called(kernel, name)]
         both = {table for table, _ in loads} & {table for table, _ in stores}
         last = max((line for table, line in loads if table in both), default=0)
         first = min((line for table, line in stores if table in both), default=0)
@@ -47,14 +50,29 @@ def hasty(source: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", ["cuda.py", "pairs_cuda.py"])
+def test_all_kernels_are_looked_at() -> None:
+    assert {name: len(list(kernels_of(source))) for name, source in SOURCES.items()} == {
+        "cuda.py": 2,
+        "pairs_cuda.py": 8,
+    }
+
+
+@pytest.mark.parametrize("name", SOURCES)
 def test_all_loads_come_before_a_barrier_and_all_stores_after(name: str) -> None:
-    source = (FOLDER / name).read_text(encoding="utf-8")
-    assert len(list(kernels_of(source))) >= 2
-    assert [one for one in hasty(source) if one not in EXCEPT] == []
+    assert hasty(SOURCES[name]) == []
 
 
-def test_without_the_barrier_it_would_be_found() -> None:
-    lines = (FOLDER / "pairs_cuda.py").read_text(encoding="utf-8").splitlines()
-    careless = "\n".join(line for line in lines if "debug_barrier" not in line)
-    assert [one.split(":")[0] for one in hasty(careless)] == ["settle", "adagrad", "adam"]
+@pytest.mark.parametrize(("name", "found"), [("cuda.py", ["kernel"]), ("pairs_cuda.py", ["settle", "adagrad", "adam"])])
+def test_without_the_barrier_it_would_be_found(name: str, found: list[str]) -> None:
+    careless = "\n".join(line for line in SOURCES[name].splitlines() if "debug_barrier" not in line)
+    assert [one.split(":")[0] for one in hasty(careless)] == found
+
+
+def test_an_atomic_is_a_store() -> None:
+    source = """
+@triton.jit
+def add(table, n):
+    x = tl.load(table + n)
+    tl.atomic_add(table + n, x)
+"""
+    assert hasty(source) == ["add: table"]

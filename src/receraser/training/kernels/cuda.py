@@ -95,6 +95,7 @@ def _cg_kernel() -> Any:
                 new_rr = tl.sum(residual * scaled)
                 direction = scaled + (new_rr / rr) * direction
                 rr = new_rr
+        tl.debug_barrier()  # no warp stores what another has yet to load
         tl.store(solution + row * WIDTH + column, x)
 
     return kernel
