@@ -84,10 +84,11 @@ class RankingTask:
             stop = min(start + together, len(self.histories))
             scores = score(self.histories.part(start, stop))  # (block, n_items)
             best = top_k(scores, depth, exclude=_cells(self.histories, start, stop, scores.device))
-            wanted = torch.zeros((scores.shape[0], scores.shape[1] + 1), dtype=torch.bool, device=scores.device)
             rows, columns = _cells(self.truth, start, stop, scores.device)
-            wanted[rows, columns] = True  # the last column stands for "no item" (-1) and stays False
-            blocks.append(wanted.gather(1, best.remainder(scores.shape[1] + 1)))
+            width = scores.shape[1] + 1  # the last column stands for "no item" (-1) and is wanted by nobody
+            places = torch.arange(len(best), device=best.device)[:, None] * width + best.remainder(width)
+            wanted = torch.cat([rows * width + columns, rows.new_full((1,), len(best) * width)]).sort().values
+            blocks.append(wanted[torch.searchsorted(wanted, places)] == places)
             if progress is not None:
                 progress("users", stop, len(self.histories))
         if not blocks:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import numba
@@ -130,3 +132,18 @@ def test_it_says_where_it_is() -> None:
     ((kind, meta, arrays),) = answers(("environment", {"device": "cpu"}, {}))
     assert (kind, arrays) == ("environment", {})
     assert meta == recorded("cpu")
+
+
+def test_it_is_deterministic_and_imports_no_compiler() -> None:
+    """`torch.use_deterministic_algorithms` would import one: twice the time and a third more memory, in each worker."""
+    source = """
+import sys
+from receraser.execution import worker
+worker.main()
+import torch
+print(torch.get_deterministic_debug_mode(), torch.get_num_threads(), "torch._dynamo" in sys.modules, file=sys.stderr)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", source], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+    )
+    assert ended.stderr.split() == ["2", "1", "False"]

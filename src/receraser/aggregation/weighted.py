@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Histories
 from receraser.models.factors import FactorModel
+from receraser.training.kernels import on_cpu
 
 __all__ = ["WeightedSum"]
 
@@ -27,21 +28,32 @@ class WeightedSum:
         self._submodels = submodels
         self._weights = weights
         self._columns = [self.items_.indices(model.items_) for model in submodels]
+        self._brought = [torch.from_numpy(columns) for columns in self._columns]
         self._own_items = [model.items_.indices(self.items_) for model in submodels]  # -1 where the shard has it not
+
+    def _columns_on(self, device: torch.device, number: int) -> torch.Tensor:
+        """Return a shard's columns there. They are brought to a GPU once, and not for every block of users."""
+        if self._brought[number].device != device:
+            self._brought[number] = self._brought[number].to(device)
+        return self._brought[number]
 
     def scores(self, histories: Histories) -> torch.Tensor:
         """Return (len(histories), n_items), summed in the order of the shards."""
-        known = np.zeros(len(histories), dtype=bool)
-        for model in self._submodels:
-            known |= model.users_.indices(histories.users) >= 0
+        holds = [model.users_.indices(histories.users) >= 0 for model in self._submodels]
+        strangers = ~np.any(holds, axis=0) if holds else np.ones(len(histories), dtype=bool)
         total: torch.Tensor | None = None
-        parts = zip(self._submodels, self._weights, self._columns, self._own_items, strict=True)
-        for model, weight, columns, own in parts:
-            vectors = model.vectors(_translated(histories, own), strangers=~known)
-            scores = model.scores_of(vectors)  # (n, the shard's items)
+        parts = zip(self._submodels, holds, self._weights, self._columns, self._own_items, strict=True)
+        for number, (model, held, weight, columns, own) in enumerate(parts):
+            rows = np.flatnonzero(held | strangers)  # nobody else has a vector here
+            vectors = model.vectors(_translated(histories, own), strangers=strangers)
+            scores = model.scores_of(vectors[rows])  # (len(rows), the shard's items)
             if total is None:
                 total = scores.new_zeros((len(histories), len(self.items_)))
-            total[:, torch.from_numpy(columns).to(scores.device)] += float(weight) * scores
+            if total.is_cuda:
+                places = torch.from_numpy(rows).to(total.device)[:, None], self._columns_on(total.device, number)
+                total[places] += float(weight) * scores
+            else:
+                on_cpu().add_columns(total.numpy(), rows, columns, scores.contiguous().numpy(), weight)
         return torch.zeros((len(histories), 0)) if total is None else total
 
 

@@ -173,7 +173,7 @@ def _prepare_torch(plan: Plan) -> None:
         import torch
 
         torch.set_num_threads(plan.threads)
-        torch.use_deterministic_algorithms(True)
+        torch.set_deterministic_debug_mode("error")
 
 
 def _set_generators(seed: int) -> None:

@@ -69,7 +69,7 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")  # as `use_deterministic_algorithms`, which imports a compiler as well
     serve(sys.stdin.buffer, replies)
 
 

@@ -71,6 +71,7 @@ class FactorModel:
     item_vectors_: Vectors = field(init=False, repr=False, compare=False)
     item_counts_: NDArray[np.int64] | None = field(init=False, repr=False, compare=False)  # rows of each item; no state
     facts_: dict[str, object] = field(init=False, repr=False, compare=False)
+    _brought: tuple[Vectors, torch.Tensor] | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         settings.check(self, at_least_one=_AT_LEAST_ONE)
@@ -166,11 +167,19 @@ class FactorModel:
     def scores_of(self, vectors: Vectors) -> torch.Tensor:
         """Return (len(vectors), n_items): the scores of users given by their vectors."""
         device = self._serving_device()
-        return score_blocks(torch.from_numpy(vectors).to(device), torch.from_numpy(self.item_vectors_).to(device))
+        return score_blocks(torch.from_numpy(vectors).to(device), self._items_on(device))
 
     def _serving_device(self) -> torch.device:
         """Return where scores are computed: on the GPU if it was fitted there and there is one here, else the CPU."""
         return torch.device("cuda" if self.device == "cuda" and torch.cuda.is_available() else "cpu")
+
+    def _items_on(self, device: torch.device) -> torch.Tensor:
+        """Return the items' vectors there. They are brought to a GPU once, and not for every block of users."""
+        if device.type == "cpu":
+            return torch.from_numpy(self.item_vectors_)
+        if self._brought is None or self._brought[0] is not self.item_vectors_:
+            self._brought = self.item_vectors_, torch.from_numpy(self.item_vectors_).to(device)
+        return self._brought[1]
 
     # ------------------------------------------------------------------ folding in
 
@@ -213,13 +222,13 @@ def score_blocks(users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
     n, n_items = users.shape[0], items.shape[0]
     if 0 < n_items < SCORE_BLOCK:
         items = torch.cat([items, items.new_zeros((SCORE_BLOCK - n_items, items.shape[1]))])
-    blocks = []
+    scores = users.new_empty((-(-n // SCORE_BLOCK) * SCORE_BLOCK, items.shape[0]))
     for start in range(0, n, SCORE_BLOCK):
         block = users[start : start + SCORE_BLOCK]
         if block.shape[0] < SCORE_BLOCK:
             block = torch.cat([block, block.new_zeros((SCORE_BLOCK - block.shape[0], block.shape[1]))])
-        blocks.append((block @ items.T)[:, :n_items])
-    return torch.cat(blocks)[:n] if blocks else users.new_zeros((0, n_items))
+        torch.mm(block, items.T, out=scores[start : start + SCORE_BLOCK])
+    return scores[:n, :n_items]
 
 
 @contextmanager

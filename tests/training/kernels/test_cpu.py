@@ -275,6 +275,19 @@ def test_weighted_sums(dim: int, width: int) -> None:
         np.testing.assert_allclose(out[group], (loud / loud.sum()) @ vectors[own], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("n_rows", [0, 1, 5])
+def test_columns_are_added_to_the_last_bit_as_the_plain_version_adds_them(n_rows: int) -> None:
+    rng = np.random.default_rng(n_rows)
+    rows, columns = rng.permutation(7)[:n_rows], rng.permutation(90)[:40]
+    part = rng.normal(size=(n_rows, 40)).astype(np.float32)
+    start = rng.normal(size=(7, 90)).astype(np.float32)
+    fast, slow = start.copy(), start.copy()
+    cpu.add_columns(fast, rows, columns, part, np.float32(0.1))
+    plain.add_columns(slow, rows, columns, part, np.float32(0.1))
+    assert np.array_equal(fast, slow)
+    assert (fast != start).sum() == n_rows * 40
+
+
 @pytest.mark.parametrize("k", [1, 3, 10, 40])
 def test_the_best_of_rows_against_the_plain_version(k: int) -> None:
     rng = np.random.default_rng(k)

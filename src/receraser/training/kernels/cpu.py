@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from receraser.training.kernels.vectors import add_row, compiled, dot_rows, parallel, sum_rows
 
 __all__ = [
+    "add_columns",
     "add_pairs",
     "best_of_rows",
     "claim",
@@ -310,6 +311,17 @@ def best_of_rows(
             best[row, at] = position
             held = min(held + 1, k)
         best[row, held:] = -1
+
+
+@parallel
+def add_columns(
+    total: Float32, rows: NDArray[np.int64], columns: NDArray[np.int64], part: Float32, weight: np.float32
+) -> None:
+    """Add to these rows of `total`, in these columns, each at most once, what `part` has times the weight."""
+    for row in numba.prange(len(rows)):
+        to = rows[row]
+        for column in range(len(columns)):
+            total[to, columns[column]] += weight * part[row, column]
 
 
 @parallel

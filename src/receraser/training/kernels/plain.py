@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 __all__ = [
+    "add_columns",
     "add_pairs",
     "best_of_rows",
     "claim",
@@ -141,6 +142,13 @@ def best_of_rows(
         places = np.flatnonzero(there)
         found = places[np.argsort(-own[places], kind="stable")][: best.shape[1]]
         best[row, : len(found)] = found
+
+
+def add_columns(
+    total: Float32, rows: NDArray[np.int64], columns: NDArray[np.int64], part: Float32, weight: np.float32
+) -> None:
+    """Add to these rows of `total`, in these columns, each at most once, what `part` has times the weight."""
+    total[np.ix_(rows, columns)] += weight * part
 
 
 def claim(
