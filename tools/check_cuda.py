@@ -24,6 +24,7 @@ from receraser import seeds
 from receraser.aggregation.attention import Attention
 from receraser.aggregation.mean import Mean
 from receraser.aggregation.static import Static
+from receraser.aggregation.weighted import WeightedSum
 from receraser.data.interactions import Histories, Interactions
 from receraser.data.worlds import large_world_interactions
 from receraser.engine import Engine
@@ -219,6 +220,25 @@ def check_evaluation() -> str:
     return f"metrics differ by at most {worst:.1e}"
 
 
+def check_weighted() -> str:
+    """A weighted sum of submodels scores there as on the CPU, and with new vectors once it is given others."""
+    rows = world()
+    halves = [rows.take(rows.user_index % 3 != left) for left in (0, 1)]  # some users are in both, some in one
+    there = [make_factor_model("wmf", {"dim": 32, "device": "cuda"}).fit(half, seed=1) for half in halves]
+    weights = np.array([0.25, 0.75], dtype=np.float32)
+    worst = 0.0
+    for turn in (1, 2):
+        here = [make_factor_model("wmf", {"dim": 32}).load_state(one.users_, one.items_, one.state()) for one in there]
+        people = Histories.of(rows.users.ids[:100], rows, WeightedSum(here, weights).items_)
+        found, expected = (WeightedSum(models, weights).scores(people) for models in (there, here))
+        assert found.is_cuda
+        worst = max(worst, float((found.cpu() - expected).norm() / expected.norm()))
+        assert worst < 1e-5, f"turn {turn}: {worst}"
+        for one in there:
+            one.load_state(one.users_, one.items_, {name: -2 * value for name, value in one.state().items()})
+    return f"relative error {worst:.1e}"
+
+
 def check_model(name: str, **settings: object) -> str:
     """Two fits give the same bits; the quality on held-out rows is close to the CPU's."""
     rows = world()
@@ -360,6 +380,7 @@ CHECKS: dict[str, Callable[[], str]] = {
     "least squares": check_least_squares,
     "ranking": check_ranking,
     "evaluation": check_evaluation,
+    "weighted sum": check_weighted,
     "wmf": lambda: check_model("wmf"),
     "wmf, adagrad": lambda: check_model("wmf", solver="adagrad", n_epochs=30),
     "bpr": lambda: check_model("bpr", n_epochs=40, batch_size=256),

@@ -97,6 +97,8 @@ def test_a_worker_inherits_nothing_that_could_change_results() -> None:
         "NUMBA_DISABLE_JIT": "1",
         "OMP_NUM_THREADS": "16",
         "PYTHONOPTIMIZE": "2",
+        "TORCHINDUCTOR_DETERMINISTIC": "0",
+        "TORCHINDUCTOR_MAX_AUTOTUNE": "1",
         "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1",
     }
     variables = worker_variables(2, callers)
@@ -105,5 +107,6 @@ def test_a_worker_inherits_nothing_that_could_change_results() -> None:
         "HOME": "/home/somebody",
         "NUMBA_CACHE_DIR": "/var/cache/somebody",
         "OMP_NUM_THREADS": "1",
+        "TORCHINDUCTOR_DETERMINISTIC": "1",
     }
     assert pinned_variables(2).items() <= variables.items()

@@ -36,6 +36,16 @@ def fixed(kind: type[Fixed] = Fixed) -> Fixed:
 # ---------------------------------------------------------------------- scores
 
 
+def test_vectors_are_brought_to_a_device_once_and_anew_when_others_are_taken_over() -> None:
+    """ "meta" is a device that every torch has."""
+    model, device = fixed(), torch.device("meta")
+    assert model._items_on(device) is model._items_on(device)
+    assert model._items_on(torch.device("cpu")).device.type == "cpu"
+    model.load_state(ROWS.users, ROWS.items, {"user_vectors": P, "item_vectors": Q[:, :1]})
+    assert model._brought is None, "nothing of the old ones is left"
+    assert model._items_on(device).shape == (3, 1)
+
+
 def test_a_score_is_an_inner_product() -> None:
     scores = fixed().scores(Histories.of(["v", "u"], ROWS, ROWS.items))
     assert scores.tolist() == [[2.0, 0.0, 6.0], [1.0, 2.0, 0.0]]

@@ -28,10 +28,11 @@ _AVX2 = {
     "NUMBA_CPU_FEATURES": "+avx2",
 }
 _FIXED_CUDA = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+_FIXED_COMPILED = {"TORCHINDUCTOR_DETERMINISTIC": "1"}  # read by whoever imports torch's compiler: we do not
 _SPEED_ONLY = {"GOMP_SPINCOUNT": "20000"}  # wait some microseconds in a busy loop: for ever would starve others
 # What the libraries that compute would otherwise take from the caller's environment.
 _NOT_INHERITED = (
-    *("ATEN_", "PYTORCH_", "TORCH_", "NVIDIA_TF32_", "TRITON_", "CUBLAS_"),
+    *("ATEN_", "PYTORCH_", "TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "NVIDIA_TF32_", "TRITON_", "CUBLAS_"),
     *("DNNL_", "ONEDNN_", "MKL_", "OPENBLAS_", "GOMP_", "KMP_", "OMP_"),
     *("NPY_", "NUMBA_", "PYTHON"),
 )
@@ -47,7 +48,7 @@ def pinned_variables(kernel_threads: int) -> dict[str, str]:
 def worker_variables(kernel_threads: int, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the whole environment of a worker: the caller's, less what could change results, and the pins."""
     kept = {k: v for k, v in inherited.items() if k in _INHERITED or not k.startswith(_NOT_INHERITED)}
-    return kept | _SPEED_ONLY | pinned_variables(kernel_threads)
+    return kept | _SPEED_ONLY | _FIXED_COMPILED | pinned_variables(kernel_threads)
 
 
 def _has_avx2() -> bool:

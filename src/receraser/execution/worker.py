@@ -69,7 +69,8 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    torch.set_deterministic_debug_mode("error")  # as `use_deterministic_algorithms`, which imports a compiler as well
+    # As `use_deterministic_algorithms`, which imports torch's compiler to set that up too: a variable of its own does.
+    torch.set_deterministic_debug_mode("error")
     serve(sys.stdin.buffer, replies)
 
 

@@ -71,7 +71,7 @@ class FactorModel:
     item_vectors_: Vectors = field(init=False, repr=False, compare=False)
     item_counts_: NDArray[np.int64] | None = field(init=False, repr=False, compare=False)  # rows of each item; no state
     facts_: dict[str, object] = field(init=False, repr=False, compare=False)
-    _brought: tuple[Vectors, torch.Tensor] | None = field(init=False, repr=False, compare=False, default=None)
+    _brought: torch.Tensor | None = field(init=False, repr=False, compare=False, default=None)  # to a GPU, if asked
 
     def __post_init__(self) -> None:
         settings.check(self, at_least_one=_AT_LEAST_ONE)
@@ -135,7 +135,7 @@ class FactorModel:
         self, users: IdMap, items: IdMap, state: Tensors, *, item_counts: NDArray[np.int64] | None = None
     ) -> Self:
         """Take over the vectors of these users and items, where the rows are not at hand."""
-        self.users_, self.items_ = users, items
+        self.users_, self.items_, self._brought = users, items, None
         self.item_counts_ = item_counts
         self.user_vectors_ = np.asarray(state["user_vectors"], dtype=np.float32)
         self.item_vectors_ = np.asarray(state["item_vectors"], dtype=np.float32)
@@ -167,7 +167,8 @@ class FactorModel:
     def scores_of(self, vectors: Vectors) -> torch.Tensor:
         """Return (len(vectors), n_items): the scores of users given by their vectors."""
         device = self._serving_device()
-        return score_blocks(torch.from_numpy(vectors).to(device), self._items_on(device))
+        users = torch.from_numpy(vectors).to(device)
+        return score_blocks(users, self._items_on(users.device))
 
     def _serving_device(self) -> torch.device:
         """Return where scores are computed: on the GPU if it was fitted there and there is one here, else the CPU."""
@@ -177,9 +178,10 @@ class FactorModel:
         """Return the items' vectors there. They are brought to a GPU once, and not for every block of users."""
         if device.type == "cpu":
             return torch.from_numpy(self.item_vectors_)
-        if self._brought is None or self._brought[0] is not self.item_vectors_:
-            self._brought = self.item_vectors_, torch.from_numpy(self.item_vectors_).to(device)
-        return self._brought[1]
+        there = self._brought
+        if there is None or there.device != device:
+            there = self._brought = torch.from_numpy(self.item_vectors_).to(device)
+        return there
 
     # ------------------------------------------------------------------ folding in
 
@@ -202,7 +204,7 @@ class FactorModel:
 
     def _take(self, interactions: Interactions, users: torch.Tensor, items: torch.Tensor) -> None:
         """Keep the vocabularies of the shard and the learned vectors."""
-        self.users_, self.items_ = interactions.users, interactions.items
+        self.users_, self.items_, self._brought = interactions.users, interactions.items, None
         self.item_counts_ = interactions.item_counts
         self.user_vectors_ = np.ascontiguousarray(users.detach().cpu().numpy()[:, : self.dim], dtype=np.float32)
         self.item_vectors_ = np.ascontiguousarray(items.detach().cpu().numpy()[:, : self.dim], dtype=np.float32)

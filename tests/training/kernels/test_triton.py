@@ -12,9 +12,12 @@ import receraser
 
 PACKAGE = Path(receraser.__file__).parent
 SOURCES = {
-    path.name: source for path in sorted(PACKAGE.rglob("*.py")) if "triton.jit" in (source := path.read_text("utf-8"))
+    path.relative_to(PACKAGE).as_posix(): source
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if "triton.jit" in (source := path.read_text("utf-8"))
 }
-WRITES = ("store", "atomic_add", "atomic_max", "atomic_min", "atomic_xchg", "atomic_cas")
+ATOMICS = ("add", "and", "cas", "max", "min", "or", "xchg", "xor")
+WRITES = ("store", *(f"atomic_{name}" for name in ATOMICS))
 
 
 def kernels_of(source: str) -> Iterator[ast.FunctionDef]:
@@ -52,8 +55,8 @@ def hasty(source: str) -> list[str]:
 
 def test_all_kernels_are_looked_at() -> None:
     assert {name: len(list(kernels_of(source))) for name, source in SOURCES.items()} == {
-        "cuda.py": 2,
-        "pairs_cuda.py": 8,
+        "training/kernels/cuda.py": 2,
+        "training/kernels/pairs_cuda.py": 8,
     }
 
 
@@ -62,7 +65,13 @@ def test_all_loads_come_before_a_barrier_and_all_stores_after(name: str) -> None
     assert hasty(SOURCES[name]) == []
 
 
-@pytest.mark.parametrize(("name", "found"), [("cuda.py", ["kernel"]), ("pairs_cuda.py", ["settle", "adagrad", "adam"])])
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("training/kernels/cuda.py", ["kernel"]),
+        ("training/kernels/pairs_cuda.py", ["settle", "adagrad", "adam"]),
+    ],
+)
 def test_without_the_barrier_it_would_be_found(name: str, found: list[str]) -> None:
     careless = "\n".join(line for line in SOURCES[name].splitlines() if "debug_barrier" not in line)
     assert [one.split(":")[0] for one in hasty(careless)] == found
