@@ -94,7 +94,7 @@ def test_a_page_says_what_is_missing(out: Path, no_pictures: None) -> None:
     reproduce(order("figure2", out), lambda _: None)
     two = Order("figure2", dataset=WORLD, models=("wmf",), seeds=2, out=out, report=True)
     _, files = reproduce(two, lambda _: None)
-    assert "**Not complete**: 6 of 12 cells are missing." in files[1].read_text()
+    assert "**Not complete**: 6 of 12 cells are missing (WMF: Retrain; WMF: Random; " in files[1].read_text()
 
 
 def test_cells_of_another_device_are_found_where_there_is_none(out: Path, tmp_path: Path, no_pictures: None) -> None:

@@ -6,6 +6,7 @@ No row and no id is in them: means, spreads, times, settings, and with each the 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -80,11 +81,19 @@ def _page(study: Study, found: Findings, drawn: bool) -> str:
         "paper's published code stopped on the test rows.) Vectors have 64 numbers for every method, unless",
         "a line says otherwise.",
     ]
-    if found.missing:
-        total = len(found.missing) + len(found.found)
-        lines += ["", f"**Not complete**: {len(found.missing)} of {total} cells are missing."]
+    lines += _missing(found)
     lines += ["", *study.page(found), "", "## Settings", "", *_settings(found), ""]
     return "\n".join(lines) + f"\nWritten by `{order.command} --report`.\n"
+
+
+def _missing(found: Findings) -> list[str]:
+    """Return a warning where cells are missing, and how many of which lines: those are means over the rest."""
+    if not found.missing:
+        return []
+    lines = Counter(f"{named(entry.model)}: {named(entry.row)}" for entry in found.missing)
+    told = "; ".join(f"{line}{f' ({n})' if n > 1 else ''}" for line, n in lines.items())
+    total = len(found.missing) + len(found.found)
+    return ["", f"**Not complete**: {len(found.missing)} of {total} cells are missing ({told})."]
 
 
 def _several_machines(study: Study, found: Findings, model: str) -> list[str]:
