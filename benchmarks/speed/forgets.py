@@ -31,14 +31,17 @@ _timed_once: dict[str, dict[str, list[float]]] = {}
 
 
 def config_for(model: str, method: str, shards: int) -> EngineConfig:
-    """Return the preset of a method over a model, or the method over the model's own preset."""
+    """Return the preset of a method over a model, or the method over the model's own preset.
+
+    "wmf-adagrad" is WMF by the paper's solver, of which nothing but the solver is not WMF's preset.
+    """
     from receraser.config import load_config, preset_names
 
-    preset = f"{method}-{model}-ml-1m"
-    if preset in preset_names():
-        return dataclasses.replace(load_config(preset), shards=shards, device="cpu", seed=0)
-    alone = load_config(f"{model}-ml-1m")
-    return dataclasses.replace(alone, method=method, shards=shards, device="cpu", seed=0)
+    name, _, solver = model.partition("-")
+    preset = f"{method}-{name}-ml-1m"
+    found = load_config(preset if preset in preset_names() else f"{name}-ml-1m")
+    settings = {**found.hyperparameters, **({"solver": solver} if solver else {})}
+    return dataclasses.replace(found, method=method, shards=shards, device="cpu", seed=0, hyperparameters=settings)
 
 
 def retrain(data: Dataset, executor: LocalExecutor, model: str, repeats: int) -> dict[str, list[float]]:
@@ -51,7 +54,7 @@ def retrain(data: Dataset, executor: LocalExecutor, model: str, repeats: int) ->
 
     if repeats == 1 and model in _timed_once:
         return _timed_once[model]
-    config = dataclasses.replace(config_for(model, "retrain", 0), method="retrain", shards=1)
+    config = config_for(model, "retrain", 1)
     few = dataclasses.replace(config, hyperparameters={**config.hyperparameters, **_short(model)})
     found: dict[str, list[float]] = {"retrain": [], "fit_alone": []}
     valid = None if model == "wmf" else data.valid

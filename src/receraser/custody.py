@@ -162,10 +162,10 @@ class Custody:
 
     # ------------------------------------------------------------------ publishing
 
-    def publish(self, snapshot: Snapshot, act: Act, *, keep_old: bool = False, opened: bool = False) -> Published:
+    def publish(self, snapshot: Snapshot, act: Act, *, keep_old: bool = False, checked: bool = False) -> Published:
         """Make a state, and the account of how it came about, the content of the store; clear the request away.
 
-        `opened`: the store was read under the lock that is held (`write_snapshot`).
+        `checked`: the store was read under the lock that is held (`write_snapshot`).
         """
         state, only_noted = snapshot.state, self._is_only_noted(snapshot, act, keep_old=keep_old)
         if not only_noted:
@@ -190,7 +190,7 @@ class Custody:
         else:
             published = dataclasses.replace(snapshot, state=state, record=record)
             state = write_snapshot(
-                self.store, published, keep_old=keep_old, opened=opened, seal=lambda body: _sealed(body, key)
+                self.store, published, keep_old=keep_old, checked=checked, seal=lambda body: _sealed(body, key)
             )
             self.record = Record.from_dict(self.store.manifest()["record"])
         if act.pending is not None:

@@ -469,7 +469,7 @@ class Engine:
         keep_old = act.pending is not None and act.pending.keep_old
         custody.record = dataclasses.replace(custody.record, policy=self.policy)
         try:
-            done = custody.publish(self._snapshot(state), act, keep_old=keep_old, opened=True)
+            done = custody.publish(self._snapshot(state), act, keep_old=keep_old, checked=True)
         except BaseException as error:
             self._go_back(custody)
             if isinstance(error, UsageError):  # of the keys: the request itself is right, and is to be kept

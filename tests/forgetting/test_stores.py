@@ -292,6 +292,25 @@ def test_nobody_else_can_write_meanwhile(store: Path) -> None:
         pass
 
 
+def test_a_forget_does_not_read_again_what_it_leaves_as_it_was(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was read when the store was opened. Whoever has not opened it reads it before they rely on it."""
+    fitted(HASHED).save(store)
+    files, read = names(store), set()
+    is_sound = DirectoryStore.is_sound
+
+    def counted(self: DirectoryStore, name: str) -> bool:
+        read.add(name)
+        return is_sound(self, name)
+
+    monkeypatch.setattr(DirectoryStore, "is_sound", counted)
+    with changing(store) as opened:
+        opened.forget_request(REQUEST)
+    assert names(store) & files, "something was left as it was"
+    assert not read
+    opened.save(store, replace=True)
+    assert names(store) & files <= read
+
+
 @pytest.mark.parametrize(
     "what",
     ["nothing", "a dry run", "rows held already", "an empty batch"],

@@ -27,6 +27,14 @@ def changed(**changes: object) -> Cell:
     return dataclasses.replace(CELL, config=dataclasses.replace(CELL.config, **changes))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("kind", "device"), [("fit", "cuda"), ("forgets", "cuda"), ("sweeps", "cpu")])
+def test_sweeps_alone_are_computed_on_the_cpu_wherever_the_others_are(kind: str, device: str) -> None:
+    one = dataclasses.replace(CELL, kind=kind)
+    placed = one.placed("cuda")
+    assert placed is not None
+    assert placed.device == one.device("cuda") == device
+
+
 def test_every_input_changes_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     assert CELL.config is not None
     variants = {

@@ -26,9 +26,9 @@ from tests.store.conftest import SHARDS, changed, fitted_shard, snapshot_of, sta
 from tests.store.test_directory import names, write_manifest
 
 
-def publish(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool = False, opened: bool = False) -> None:
+def publish(store: DirectoryStore, snapshot: Snapshot, *, keep_old: bool = False, checked: bool = False) -> None:
     with store.writing():
-        write_snapshot(store, snapshot, keep_old=keep_old, opened=opened)
+        write_snapshot(store, snapshot, keep_old=keep_old, checked=checked)
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_a_byte_that_was_changed_meanwhile_is_noticed_at_the_next_opening(store:
     held = read_snapshot(store)
     path = store.path / "files" / min(files_of(store, 0))
     path.write_bytes(path.read_bytes()[:-1] + b"!")
-    publish(store, held, opened=True)
+    publish(store, held, checked=True)
     with pytest.raises(StoreError, match="is not what it was written with"):
         read_snapshot(store)
 

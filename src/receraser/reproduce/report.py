@@ -18,7 +18,6 @@ from receraser.reproduce.machine import machines
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named
 from receraser.reproduce.picture import saved
-from receraser.reproduce.settings import on_device
 from receraser.reproduce.studies.study import Entry, Findings, Study
 
 __all__ = ["findings", "write"]
@@ -167,12 +166,12 @@ def _configurations(found: Findings) -> dict[str, object]:
     settings: dict[str, dict[str, object]] = {}
     shards: dict[str, set[int]] = {}
     for entry, result in found.found:
-        if entry.cell.config is None:
+        config = entry.cell.placed(str(result.about.get("device", "cpu")))
+        if config is None:
             continue
         name = f"{entry.model}, {entry.row}"
-        device = str(result.about.get("device", "cpu"))
-        settings[name] = {"from": entry.origin, **on_device(entry.cell.config, device).as_dict()}
-        shards.setdefault(name, set()).add(entry.cell.config.shards)
+        settings[name] = {"from": entry.origin, **config.as_dict()}
+        shards.setdefault(name, set()).add(config.shards)
     for name, one in settings.items():
         del one["seed"]
         one["shards"] = sorted(shards[name])

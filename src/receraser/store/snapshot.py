@@ -58,14 +58,14 @@ def write_snapshot(
     snapshot: Snapshot,
     *,
     keep_old: bool = False,
-    opened: bool = False,
+    checked: bool = False,
     seal: Callable[[Manifest], Manifest] | None = None,
 ) -> State:
     """Publish a snapshot as the content of a store, whose lock is held; what was there is destroyed, or kept.
 
-    Files that lie there already are not written again. Whoever has `opened` the store under the same lock has read and
-    checked them; otherwise that is done here, and a damaged one is written anew. `seal` signs the manifest. Returns the
-    state, which knows its files now.
+    Files that lie there already are not written again. `checked`: they were read and checked under the same lock, by
+    whoever opened the store; otherwise that is done here, and a damaged one is written anew. `seal` signs the manifest.
+    Returns the state, which knows its files now.
     """
     state = rebooked(snapshot.state, kept_old=keep_old and store.exists())
     sizes: dict[str, int] = {}
@@ -81,7 +81,7 @@ def write_snapshot(
         if files is None:
             return None
         wanted = {name for name in files.values() if name is not None}
-        if not wanted <= held.keys() or not (opened or all(map(store.is_sound, wanted))):
+        if not wanted <= held.keys() or not (checked or all(map(store.is_sound, wanted))):
             return None
         sizes.update({name: held[name] for name in wanted})
         return files
