@@ -99,13 +99,15 @@ def one_seed(
     preset = dataclasses.replace(config_of(f"{model}-{data.name}", model), device=args.device, seed=seed)
     runs: list[dict[str, object]] = []
     few = train.take(train.user_index < FEW)
+    few_held = None if valid is None else valid.take(valid.user_index < FEW)
 
     def keep(row: dict[str, object]) -> None:
         runs.append(row | {"seed": seed})
         print(f"{data.name} {model} seed {seed} {_short(row)}", file=sys.stderr, flush=True)
 
     def fitted(config: EngineConfig) -> tuple[Engine, float]:
-        Engine.from_config(config, executor=executor).fit(few)  # what is compiled or imported is nobody's training
+        """Return a fit and its seconds; what a first fit of few rows compiles or imports is nobody's training."""
+        Engine.from_config(config, executor=executor).fit(few, valid=few_held)
         started = time.perf_counter()
         engine = Engine.from_config(config, executor=executor).fit(train, valid=valid)
         return engine, time.perf_counter() - started
@@ -250,15 +252,18 @@ def report(folder: Path) -> str:
         result = json.loads(path.read_text())
         lines += ["", f"## {result['dataset']}, {result['model']}", ""]
         lines += [f"`{result['command']}`, {result['hardware']}, {result['date']}", ""]
-        lines += head(["", "R@20", "N@20", "share R@20", "share N@20", "fit, s", "forget, s", "forget / retrain"])
+        timed = any("forget" in run for run in result["runs"])  # a fit's seconds are there to be compared with
+        times = ["fit, s", "forget, s", "forget / retrain"] if timed else []
+        lines += head(["", "R@20", "N@20", "share R@20", "share N@20", *times])
         full = statistics.mean(run["fit"] for run in result["runs"] if run["what"] == "retrain")
         for name in dict.fromkeys(run["what"] for run in result["runs"]):
             runs = [run for run in result["runs"] if run["what"] == name]
             cells = [name, *(spread([run[metric] for run in runs]) for metric in METRICS)]
             cells += [share(runs, metric) for metric in METRICS]
-            cells += [f"{statistics.mean(r['fit'] for r in runs):.2f}" if "fit" in runs[0] else ""]
-            forget = statistics.mean(r["forget"] for r in runs) if "forget" in runs[0] else None
-            cells += ["", ""] if forget is None else [f"{forget:.2f}", f"{forget / full:.2f}"]
+            if timed:
+                cells += [f"{statistics.mean(r['fit'] for r in runs):.2f}" if "fit" in runs[0] else ""]
+                forget = statistics.mean(r["forget"] for r in runs) if "forget" in runs[0] else None
+                cells += ["", ""] if forget is None else [f"{forget:.2f}", f"{forget / full:.2f}"]
             lines.append("| " + " | ".join(cells) + " |")
         for what in ("submodels", "aggregation_settings"):
             settings = ", ".join(f"{key}={value}" for key, value in result[what].items())
