@@ -8,6 +8,7 @@ What nothing else beats in both is the front. A retrain forgets by fitting every
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from receraser.reproduce.cell import Extras
@@ -26,6 +27,7 @@ from receraser.reproduce.studies.requests import (
 from receraser.reproduce.studies.study import ADDITIVE, SWEPT, Entry, Findings, Study, fits, picked, too_large
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["STUDY"]
@@ -43,6 +45,7 @@ METHODS = (
 )
 SHARDS = (5, 10, 20, 32, 50)
 FORGETS = 10
+_NEAR = 0.85  # of the best quality: so far down the picture goes
 Point = tuple[str, float, float, float]  # line, shards, seconds, NDCG@20
 
 
@@ -121,34 +124,68 @@ def page(found: Findings) -> list[str]:
 
 
 def draw(found: Findings, figure: Figure) -> None:
-    """Draw a curve for each method over its numbers of shards, the ends named; the front as a broad line."""
+    """Draw a curve for each method over its numbers of shards, the ends named; the front as a broad line.
+
+    Methods that stay far below the best are told in words: drawn, they would press all the others together.
+    """
     models = found.models
     for axes, model in zip(panels(figure, [named(one) for one in models]), models, strict=True):
         these = points(found, model)
+        random = found.spread(model, SWEPT, "ndcg@20")
+        levels = {SWEPT: [random.mean]} if random is not None else {}
+        qualities = {row: [one[3] for one in these if one[0] == row] for row in found.rows(model)} | levels
+        far = _far(qualities)
         best = front(these)
         axes.plot([one[2] for one in best], [one[3] for one in best], color="#999999", linewidth=4, alpha=0.4, zorder=0)
         for row in found.rows(model):
-            own = sorted((k, seconds, quality) for name, k, seconds, quality in these if name == row)
-            curve(axes, row, [(seconds, quality) for _, seconds, quality in own], label=named(row))
-            if len(own) > 1 and "," not in row:
-                for (k, seconds, quality), shift, side in ((own[0], 9, "left"), (own[-1], -9, "right")):
-                    axes.annotate(
-                        f"{k:.0f}",
-                        (seconds, quality),
-                        (shift, 0),
-                        textcoords="offset points",
-                        color=colour(row),
-                        ha=side,
-                        va="center",
-                    )
-        if (random := found.spread(model, SWEPT, "ndcg@20")) is not None:
+            if row not in far:
+                _draw_method(axes, row, sorted((k, *rest) for name, k, *rest in these if name == row))
+        if random is not None and SWEPT not in far:
             level_line(axes, SWEPT, random.mean)
         axes.set_xlabel("seconds to forget one user")
         plain_logarithm(axes, "x")
+        _tell(axes, {row: qualities[row] for row in far})
         if model == models[0]:
             axes.set_ylabel("NDCG@20")
     titled(figure, f"{found.order.dataset}: quality against the cost of forgetting (numbers: shards; grey: the front)")
     label_below(figure)
+
+
+def _far(qualities: Mapping[str, Sequence[float]]) -> list[str]:
+    """Return the lines of which nothing is near the best."""
+    best = max((value for values in qualities.values() for value in values), default=0.0)
+    return [row for row, values in qualities.items() if values and max(values) < _NEAR * best]
+
+
+def _draw_method(axes: Axes, row: str, own: Sequence[Sequence[float]]) -> None:
+    curve(axes, row, [(seconds, quality) for _, seconds, quality in own], label=named(row))
+    if len(own) > 1 and "," not in row:
+        for (k, seconds, quality), (shift, side) in zip((own[0], own[-1]), _shifts(own), strict=True):
+            axes.annotate(
+                f"{k:.0f}",
+                (seconds, quality),
+                (0, shift),
+                textcoords="offset points",
+                color=colour(row),
+                ha="center",
+                va=side,
+            )
+
+
+def _shifts(own: Sequence[Sequence[float]]) -> tuple[tuple[int, str], tuple[int, str]]:
+    """Return where the numbers at both ends of a curve stand: the higher end's above it, the other's below."""
+    above, below = (8, "bottom"), (-8, "top")
+    return (above, below) if own[0][2] >= own[-1][2] else (below, above)
+
+
+def _tell(axes: Axes, far: Mapping[str, Sequence[float]]) -> None:
+    """Write below the curves what lies further down."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(low - 0.09 * len(far) * (high - low), high)
+    for number, (row, values) in enumerate(far.items()):
+        ends = dict.fromkeys(f"{value:.2f}" for value in (min(values), max(values)))
+        text = f"below: {named(row).removeprefix('control: ')}: {' to '.join(ends)}"
+        axes.text(0.02, 0.03 + 0.07 * number, text, color=colour(row), transform=axes.transAxes, fontsize=12)
 
 
 STUDY = Study(
@@ -157,6 +194,6 @@ STUDY = Study(
     entries,
     page,
     draw,
-    lambda n: (1 + 5.0 * max(1, n), 5.2),
+    lambda n: (1 + 5.0 * max(1, n), 6.2),
     timed=forgets_or_retrains,
 )
