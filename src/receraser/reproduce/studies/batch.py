@@ -75,7 +75,7 @@ def _rows(found: Findings, model: str, who: str) -> list[list[str]]:
             kept = found.share((model, row, who, size), (model, "retrain", f"{who} left", size), "ndcg@20")
             cells = [named(row), f"{100 * size:g} %" if size < 1 else ""]
             cells += [f"{m:.0f}", f"{one.numbers['shards']:.0f} of {k:.0f}", f"{k * (1 - (1 - 1 / k) ** m):.1f}"]
-            cells += [time_text(one.numbers["total"]), f"{one.numbers['total'] / full:.2f}" if full else ""]
+            cells += [time_text(one.numbers["total"]), f"{one.numbers['total'] / full:.3f}" if full else ""]
             rows.append([*cells, f"{one.metrics['ndcg@20']:.4f}", share_text(kept)])
     return rows
 
