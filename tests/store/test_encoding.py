@@ -43,6 +43,16 @@ def test_rows_of_several_chunks_come_back() -> None:
         assert decode_rows(encode_rows(rows)) == rows
 
 
+def test_a_table_has_no_statistics() -> None:
+    """They would take four times as long as the rows, and repeat ids where nobody looks for them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(pa.BufferReader(encode_rows(ROWS))) as file:
+        group = file.metadata.row_group(0)
+    assert [group.column(n).statistics for n in range(group.num_columns)] == [None, None]
+
+
 @pytest.mark.parametrize("rows", [ROWS, Interactions.empty(), ROWS.take(np.array([2]))], ids=["some", "none", "one"])
 def test_rows_come_back_with_their_shards(rows: Interactions) -> None:
     shards = np.arange(len(rows), dtype=np.int32)[::-1].copy()
