@@ -165,7 +165,7 @@ def side_by_side(nodes: list[Node]) -> Node:
 def spectral(parts: list[Pairs], shards: list[dict[str, Matrix]], config: Config) -> dict[str, Matrix]:
     """Merge neighbours, then neighbours of these, and so on; return the items' vectors and the nodes that were cut."""
     found: dict[str, Matrix] = {}
-    own, height = config["aggregation_settings"], 0
+    own, height, wide = config["aggregation_settings"], 0, 96 if len(parts) <= 16 else 104 if len(parts) <= 64 else 128
     level = [(table(part)[1], one["item_vectors"]) for part, one in zip(parts, shards, strict=True)]
     if own["merge"] == "product":  # Q (P'P)^(1/2) instead of Q
         bases = [np.linalg.eigh(one["user_vectors"].T @ one["user_vectors"]) for one in shards]
@@ -175,7 +175,7 @@ def spectral(parts: list[Pairs], shards: list[dict[str, Matrix]], config: Config
         height += 1
         level = [side_by_side(level[i : i + 2]) for i in range(0, len(level), 2)]  # an odd one at the end waits
         for i, (items, columns) in enumerate(level):
-            if columns.shape[1] > (width := max(own["width"] or (96 if len(parts) <= 16 else 128), own["rank"])):
+            if 3 * columns.shape[1] > 4 * (width := max(own["width"] or wide, own["rank"])):
                 level[i] = items, leading(columns, width)
                 name, text = f"node.{height}.{i}", np.frombuffer("\n".join(items).encode(), dtype=np.uint8)
                 if len(level) > 1:  # the root is not kept, for every change changes it

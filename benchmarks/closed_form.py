@@ -170,9 +170,9 @@ def timed(
     from receraser.execution.local import LocalExecutor
 
     valid = None if data.refits else data.valid
-    with LocalExecutor() as executor, tempfile.TemporaryDirectory() as folder:
+    with LocalExecutor() as executor, tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as warm:
         engine = Engine.from_config(config, executor=executor)
-        engine.fit(data.full.take(data.full.user_index < 50))  # workers start, import and compile
+        engine.fit(data.full.take(data.full.user_index < 50)).save(warm)  # everything is imported and compiled
         started = time.perf_counter()
         engine = Engine.from_config(config, executor=executor).fit(data.full, valid=valid)
         engine.save(folder)

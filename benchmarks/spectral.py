@@ -27,6 +27,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from benchmarks.tables import head, share, spread
 from receraser.reproduce.comparing import bootstrap
 from receraser.reproduce.datasets import NAMES, Dataset, load
@@ -99,7 +101,7 @@ def one_seed(
     preset = dataclasses.replace(config_of(f"{model}-{data.name}", model), device=args.device, seed=seed)
     runs: list[dict[str, object]] = []
     few = train.take(train.user_index < FEW)
-    few_held = None if valid is None else valid.take(valid.user_index < FEW)
+    few_held = None if valid is None else valid.take(np.isin(valid.user_index, valid.users.indices(few.users)))
 
     def keep(row: dict[str, object]) -> None:
         runs.append(row | {"seed": seed})

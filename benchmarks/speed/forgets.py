@@ -33,14 +33,14 @@ _timed_once: dict[str, dict[str, list[float]]] = {}
 def config_for(model: str, method: str, shards: int) -> EngineConfig:
     """Return the preset of a method over a model, or the method over the model's own preset.
 
-    "wmf-adagrad" is WMF by the paper's solver, of which nothing but the solver is not WMF's preset.
+    "wmf-adagrad" is WMF's preset with the paper's solver.
     """
     from receraser.config import load_config, preset_names
 
-    name, _, solver = model.partition("-")
+    name = model.removesuffix("-adagrad")
     preset = f"{method}-{name}-ml-1m"
     found = load_config(preset if preset in preset_names() else f"{name}-ml-1m")
-    settings = {**found.hyperparameters, **({"solver": solver} if solver else {})}
+    settings = {**found.hyperparameters, **({"solver": "adagrad"} if name != model else {})}
     return dataclasses.replace(found, method=method, shards=shards, device="cpu", seed=0, hyperparameters=settings)
 
 

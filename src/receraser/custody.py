@@ -26,7 +26,7 @@ from receraser.data.interactions import Interactions
 from receraser.erasure.plan import NOTHING
 from receraser.erasure.request import ForgetRequest
 from receraser.errors import UsageError
-from receraser.fingerprint import canonical_json, of_bytes
+from receraser.fingerprint import canonical_json
 from receraser.partition.registry import PARTITIONS
 from receraser.proof import certificate as certificates
 from receraser.proof import commitment, ledger, signing
@@ -37,7 +37,7 @@ from receraser.proof.signing import SigningKey
 from receraser.proof.wording import covers, not_covered
 from receraser.state import State, rebooked
 from receraser.store.directory import DirectoryStore
-from receraser.store.encoding import encode_rows
+from receraser.store.encoding import decode_rows
 from receraser.store.pending import Pending
 from receraser.store.record import Debt, Record
 from receraser.store.snapshot import Snapshot, write_snapshot
@@ -201,8 +201,9 @@ class Custody:
         """Say whether nothing changed but the record: no state, no wish, and no earlier state is to be destroyed."""
         if act.before is not snapshot.state or (snapshot.state.kept_old and not keep_old):
             return False
-        wishes = of_bytes(encode_rows(snapshot.wishes)) if len(snapshot.wishes) else None
-        return self.store.manifest()["wishes"] == wishes
+        name = self.store.manifest()["wishes"]
+        published = Interactions.empty() if name is None else decode_rows(self.store.get(str(name)))
+        return published == snapshot.wishes  # not their bytes: another version may write the same rows otherwise
 
     def note(self, action: str, *, to: str) -> None:
         """Enter into the ledger that something was handed over, and remember to whom."""

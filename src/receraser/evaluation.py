@@ -20,6 +20,7 @@ from receraser.errors import DataError, UsageError
 from receraser.metrics import METRICS, by_name
 from receraser.protocols import Progress, Scorer
 from receraser.ranking import top_k
+from receraser.training.kernels import one_torch_thread
 
 __all__ = ["SCORE_BLOCK", "Evaluation", "RankingTask", "evaluate"]
 
@@ -126,7 +127,8 @@ def evaluate(
         )
     if not at or min(at) < 1:
         raise UsageError(f"the cuts are {list(at)}; expected at least one, each at least 1")
-    hits = task.hits(scorer.scores, max(at), progress)
+    with one_torch_thread():
+        hits = task.hits(scorer.scores, max(at), progress)
     per_user = {f"{name}@{k}": function(hits, task.n_truth, k) for k in at for name, function in METRICS.items()}
     return Evaluation(
         metrics={name: float(values.mean()) for name, values in per_user.items()},

@@ -10,9 +10,9 @@ import torch
 
 from receraser.data.interactions import Histories, Interactions
 from receraser.evaluation import SCORE_BLOCK
-from receraser.models.factors import one_torch_thread
 from receraser.ranking import top_k
 from receraser.state import State
+from receraser.training.kernels import one_torch_thread
 
 __all__ = ["Recommendation", "best_items", "histories_of"]
 
@@ -42,7 +42,7 @@ def best_items(
     `wishes`: pairs of a user and an item that is to be kept out of their list whatever else holds.
     """
     lists: list[list[Recommendation]] = []
-    with one_torch_thread():  # torch's threads and our kernels' would wait for each other in turn
+    with one_torch_thread():
         for start in range(0, len(histories), SCORE_BLOCK):
             block = histories.part(start, min(start + SCORE_BLOCK, len(histories)))
             tables = _seen(state, block) if exclude_seen else []

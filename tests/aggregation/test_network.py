@@ -13,8 +13,7 @@ from receraser.aggregation import network
 from receraser.aggregation.learning import LinedUp
 from receraser.aggregation.network import Dense, Present, Side, side_of
 from receraser.data.ids import IdMap
-from receraser.models.factors import one_torch_thread
-from receraser.training.kernels import plain, threads, use_threads
+from receraser.training.kernels import one_torch_thread, plain, threads, use_threads
 
 CPU = torch.device("cpu")
 

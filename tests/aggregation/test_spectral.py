@@ -173,13 +173,13 @@ def test_a_consensus_needs_to_know_how_rare_items_are() -> None:
     assert np.array_equal(items_of([restored], merge="consensus"), items_of([model], merge="consensus"))
 
 
-@pytest.mark.parametrize(("n_shards", "columns"), [(3, 96), (16, 96), (17, 128)])
+@pytest.mark.parametrize(("n_shards", "columns"), [(3, 96), (16, 96), (17, 104), (64, 104), (65, 128)])
 def test_nodes_are_wider_where_there_are_many_shards(n_shards: int, columns: int) -> None:
     """Their tree is deeper, and every level cuts."""
     rng = np.random.default_rng(1)
-    state = {"user_vectors": np.zeros((0, 70), dtype=np.float32)}
-    state["item_vectors"] = rng.normal(size=(len(ROWS.items), 70)).astype(np.float32)
-    parts = [WMF(dim=70).load_state(IdMap([]), ROWS.items, state)] * n_shards
+    state = {"user_vectors": np.zeros((0, 90), dtype=np.float32)}
+    state["item_vectors"] = rng.normal(size=(len(ROWS.items), 90)).astype(np.float32)
+    parts = [WMF(dim=90).load_state(IdMap([]), ROWS.items, state)] * n_shards
     nodes = {
         width: Spectral(rank=3, width=width).fit(parts, ROWS, valid=None, seed=1)[0]["node.1.0"] for width in (0, 5)
     }

@@ -60,6 +60,13 @@ def test_a_merge_with_what_is_known_is_a_fresh_one(n: int, width: int, data: st.
         assert fingerprint.of_tensors(nodes) == fingerprint.of_tensors(all_nodes)
 
 
+@pytest.mark.parametrize(("width", "first"), [(4, 1), (5, 2), (6, 2), (8, 2), (9, 3)])
+def test_what_is_hardly_too_wide_is_not_cut(width: int, first: int) -> None:
+    """Two shards of three columns have six, which is up to a third more than five; one level up there are twelve."""
+    nodes = merged(list(range(16)), {}, width=width)[1]
+    assert min(int(name.split(".")[1]) for name in nodes) == first
+
+
 def test_one_change_redoes_one_path() -> None:
     seeds = list(range(32))
     _, nodes = merged(seeds, {})

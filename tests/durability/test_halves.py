@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from receraser.engine import Engine
 from receraser.errors import StoreError, UsageError
+from receraser.fingerprint import of_bytes
 from receraser.proof.keyring import Keyring
 from receraser.proof.signing import SigningKey
 from receraser.store.directory import DirectoryStore
+from receraser.store.encoding import encode_rows
 from receraser.store.history import History, waiting
 from receraser.store.pending import Pending
 from receraser.store.record import Record
@@ -66,6 +69,24 @@ def test_a_wish_about_what_is_not_held_is_kept(root: Path) -> None:
     loaded = Engine.load(root / "store")
     assert set(loaded.wishes.pairs()) == {(pseudonym("u1"), "i5")}
     assert "i5" not in [one.item for one in loaded.recommend(["u1"])["u1"]]
+    check_clean(root)
+
+
+def test_a_wish_that_another_version_wrote_in_other_bytes_is_the_same_wish(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that changes nothing changes no file either: with --keep-old the level would fall."""
+    with monkeypatch.context() as earlier:
+        write = pq.write_table
+        earlier.setattr(pq, "write_table", lambda *args, **how: write(*args, **{**how, "write_statistics": True}))
+        with changing(root) as engine:
+            engine.forget(interactions=[("u1", "i5")], hide=True)
+    files = {path.name for path in (root / "store" / "files").iterdir()}
+    assert of_bytes(encode_rows(Engine.load(root / "store").wishes)) not in files, "written otherwise today"
+    with changing(root, keep_old=True) as engine:
+        engine.forget(["nobody"])
+        assert engine.level == "L3"
+    assert {path.name for path in (root / "store" / "files").iterdir()} == files
     check_clean(root)
 
 

@@ -97,6 +97,8 @@ def test_a_worker_inherits_nothing_that_could_change_results() -> None:
         "NUMBA_DISABLE_JIT": "1",
         "OMP_NUM_THREADS": "16",
         "PYTHONOPTIMIZE": "2",
+        "TORCHDYNAMO_DISABLE": "1",
+        "TORCHINDUCTOR_CACHE_DIR": "/var/cache/somebody",
         "TORCHINDUCTOR_DETERMINISTIC": "0",
         "TORCHINDUCTOR_MAX_AUTOTUNE": "1",
         "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1",
@@ -107,6 +109,15 @@ def test_a_worker_inherits_nothing_that_could_change_results() -> None:
         "HOME": "/home/somebody",
         "NUMBA_CACHE_DIR": "/var/cache/somebody",
         "OMP_NUM_THREADS": "1",
+        "TORCHINDUCTOR_CACHE_DIR": "/var/cache/somebody",
         "TORCHINDUCTOR_DETERMINISTIC": "1",
     }
     assert pinned_variables(2).items() <= variables.items()
+
+
+def test_the_compiler_of_torch_obeys_its_variable() -> None:
+    source = "from torch._inductor import config; print(config.deterministic)"
+    said = subprocess.run(
+        [sys.executable, "-c", source], env=worker_variables(1, os.environ), capture_output=True, text=True, check=True
+    )
+    assert said.stdout.split() == ["True"]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pytest
 
 from receraser.data.interactions import Interactions
 from receraser.execution import worker
-from receraser.execution.environment import recorded
+from receraser.execution.environment import recorded, worker_variables
 from receraser.execution.messages import Message, pack_task, read_message, unpack_result, write_message
 from receraser.execution.task import Task, run_task, submodel_task
 from receraser.execution.worker import serve
@@ -138,12 +139,22 @@ def test_it_is_deterministic_and_imports_no_compiler() -> None:
     """`torch.use_deterministic_algorithms` would import one: twice the time and a third more memory, in each worker."""
     source = """
 import sys
-from receraser.execution import worker
+from receraser.execution import toys, worker
+from receraser.execution.task import run_task
 worker.main()
+for model in ("wmf", "bpr", "lightgcn"):
+    run_task(toys.toy_submodel(model, {"n_epochs": 2}))
+    for aggregation in ("attention", "static", "spectral"):
+        run_task(toys.toy_aggregation(aggregation, {}, model, {}))
 import torch
 print(torch.get_deterministic_debug_mode(), torch.get_num_threads(), "torch._dynamo" in sys.modules, file=sys.stderr)
 """
     ended = subprocess.run(
-        [sys.executable, "-c", source], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+        [sys.executable, "-c", source],
+        env=worker_variables(1, os.environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert ended.stderr.split() == ["2", "1", "False"]

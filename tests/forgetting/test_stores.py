@@ -22,7 +22,7 @@ from receraser.keys import PUBLIC_KEY
 from receraser.models.additive import AdditiveModel
 from receraser.models.factors import FactorModel
 from receraser.partition.partition import Landmarks
-from receraser.state import State
+from receraser.state import FittedShard, State
 from receraser.store.directory import DirectoryStore
 from tests.contracts.worlds import blocks
 from tests.forgetting.engines import (
@@ -309,6 +309,23 @@ def test_a_forget_does_not_read_again_what_it_leaves_as_it_was(store: Path, monk
     assert not read
     opened.save(store, replace=True)
     assert names(store) & files <= read
+
+
+def test_a_shard_is_digested_once(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not again at every later change of a store that stays open."""
+    fitted(HASHED).save(store)
+    digested: list[int] = []
+    of_shard = FittedShard._digest
+
+    def counted(self: FittedShard) -> str:
+        digested.append(self.shard.id)
+        return of_shard(self)
+
+    with changing(store) as opened:
+        monkeypatch.setattr(FittedShard, "_digest", counted)
+        retrained = [k for user in ("u00", "u01", "u02", "u03") for k in opened.forget([user]).shards_retrained]
+    assert len(retrained) == 4
+    assert digested == retrained
 
 
 @pytest.mark.parametrize(

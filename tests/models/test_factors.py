@@ -10,7 +10,8 @@ from receraser.data.ids import IdMap
 from receraser.data.interactions import Histories, Interactions
 from receraser.errors import TrainingError, UsageError
 from receraser.evaluation import SCORE_BLOCK
-from receraser.models.factors import FactorModel, initial_vectors, score_blocks, torch_device
+from receraser.models.factors import Brought, FactorModel, initial_vectors, score_blocks, torch_device
+from receraser.models.wmf import WMF
 from tests.contracts.worlds import batch, history
 
 
@@ -38,12 +39,22 @@ def fixed(kind: type[Fixed] = Fixed) -> Fixed:
 
 def test_vectors_are_brought_to_a_device_once_and_anew_when_others_are_taken_over() -> None:
     """ "meta" is a device that every torch has."""
-    model, device = fixed(), torch.device("meta")
-    assert model._items_on(device) is model._items_on(device)
-    assert model._items_on(torch.device("cpu")).device.type == "cpu"
-    model.load_state(ROWS.users, ROWS.items, {"user_vectors": P, "item_vectors": Q[:, :1]})
-    assert model._brought is None, "nothing of the old ones is left"
-    assert model._items_on(device).shape == (3, 1)
+    brought, device = Brought(), torch.device("meta")
+    assert brought.on(device, Q) is brought.on(device, Q)
+    assert brought.on(torch.device("cpu"), Q).device.type == "cpu"
+    assert brought.on(device, Q[:, :1]).shape == (3, 1)
+    assert brought.on(device, Q).shape == Q.shape
+
+
+@pytest.mark.parametrize("way", ["loaded", "fitted"])
+def test_nothing_is_left_on_a_device_of_vectors_that_others_have_replaced(way: str) -> None:
+    model = WMF(dim=2, n_sweeps=1).fit(ROWS)
+    model._on_device.on(torch.device("meta"), model.item_vectors_)
+    if way == "loaded":
+        model.load_state(ROWS.users, ROWS.items, {"user_vectors": P, "item_vectors": Q})
+    else:
+        model.fit(ROWS)
+    assert model._on_device._last is None
 
 
 def test_a_score_is_an_inner_product() -> None:

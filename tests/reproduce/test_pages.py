@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from receraser.reproduce import paper
 from receraser.reproduce.cell import METRICS, Cell, Result
@@ -17,6 +18,7 @@ from receraser.reproduce.order import Order
 from receraser.reproduce.picture import colour
 from receraser.reproduce.progress import teller
 from receraser.reproduce.report import write
+from receraser.reproduce.studies import pareto
 from receraser.reproduce.studies.registry import find_study
 from receraser.reproduce.studies.study import Entry, Findings
 
@@ -142,6 +144,28 @@ def test_times_of_two_machines_are_not_passed_over(tmp_path: Path, no_pictures: 
     assert "times from" not in text, "fits of shards stand there for their quality"
     assert "times from two machines" in page("figure4", lambda entry: None if entry.what == "fit" else "a laptop")
     assert "times from" not in page("table3", lambda entry: entry.row)
+
+
+def test_what_lies_far_below_is_told_in_words_and_not_drawn(tmp_path: Path) -> None:
+    """Neither as a curve nor in the front, which would press all the others together."""
+    order = Order(
+        "pareto", dataset="ml-1m", models=("wmf",), methods=("retrain", "sisa", "spectral"), seeds=1, out=tmp_path
+    )
+    quality = {"retrain": 0.36, "sisa": 0.1, "spectral": 0.35}
+    found = []
+    for entry in find_study("pareto").entries(order):
+        one = made_up(entry)
+        seconds = {"retrain": 2.0, "sisa": 0.1, "spectral": 0.5}[entry.row]
+        series = {**one.series, "total": [seconds]}
+        metrics = dict.fromkeys(METRICS, quality[entry.row])
+        found.append((entry, dataclasses.replace(one, metrics=metrics, series=series)))
+    figure = Figure()
+    pareto.draw(Findings(order, found), figure)
+    (axes,) = figure.axes
+    assert "below: SISA: 0.10" in [text.get_text() for text in axes.texts]
+    drawn = [value for line in axes.lines for value in np.asarray(line.get_ydata(), dtype=float)]
+    assert min(drawn) == pytest.approx(0.35)
+    assert pareto.front(pareto.points(Findings(order, found), "wmf"))[0][0] == "sisa", "the page has it"
 
 
 class Terminal(io.StringIO):

@@ -44,7 +44,7 @@ def test_rows_of_several_chunks_come_back() -> None:
 
 
 def test_a_table_has_no_statistics() -> None:
-    """They would take four times as long as the rows, and repeat ids where nobody looks for them."""
+    """They would repeat ids, and take longer to find than the rows take to write."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receraser.training import kernels
-from receraser.training.spectrum import leading, signs, square_root, whitened
+from receraser.training.spectrum import Group, leading, signs, square_root, whitened
 
 
 @given(st.integers(0, 30), st.integers(1, 9), st.integers(1, 12), st.integers(0, 1000))
@@ -22,6 +22,35 @@ def test_what_is_kept_is_the_best_of_its_rank(n: int, width: int, rank: int, see
     assert values[: len(expected)] == pytest.approx(expected, abs=1e-6)
     best = (columns @ directions[:rank].T) @ directions[:rank]
     np.testing.assert_allclose(kept @ kept.T, best @ best.T, atol=1e-6 * max(1.0, float((columns**2).sum())))
+
+
+class Halves:
+    """Two tables beside each other, of which one or both have orthogonal columns."""
+
+    def __init__(self, left: np.ndarray, right: np.ndarray, orthogonal: tuple[bool, bool]) -> None:
+        self._whole = np.hstack([left, right])
+        edge, self.shape = left.shape[1], self._whole.shape
+        self.groups = [Group(slice(0, edge), orthogonal[0]), Group(slice(edge, self.shape[1]), orthogonal[1])]
+
+    def write(self, rows: slice, out: np.ndarray) -> None:
+        out[:] = self._whole[rows]
+
+
+@given(st.integers(0, 1200), st.integers(1, 6), st.integers(1, 6), st.integers(1, 12), st.integers(0, 1000))
+def test_products_of_orthogonal_columns_need_not_be_taken(n: int, left: int, right: int, rank: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    tables = [leading(generator.normal(size=(n, 7)), width)[0] for width in (left, right)]
+    expected, values = leading(np.hstack(tables), rank)
+    for orthogonal in ((True, True), (True, False), (False, True)):
+        kept, found = leading(Halves(tables[0], tables[1], orthogonal), rank)
+        np.testing.assert_allclose(found, values, atol=1e-5 * max(1.0, float(values[0])))
+        np.testing.assert_allclose(kept @ kept.T, expected @ expected.T, atol=1e-6 * max(1.0, float(values[0]) ** 2))
+
+
+def test_products_that_are_said_to_be_zero_are_not_taken() -> None:
+    same = np.ones((4, 2))
+    assert leading(Halves(same, np.zeros((4, 1)), (True, False)), 1)[1].tolist() == [2.0, 2.0, 0.0]
+    assert leading(Halves(same, np.zeros((4, 1)), (False, False)), 1)[1][0] == pytest.approx(8**0.5)
 
 
 def test_signs_are_fixed() -> None:

@@ -28,10 +28,11 @@ from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.errors import UsageError
 from receraser.fingerprint import Tensors
-from receraser.models.factors import FactorModel, Lesson, one_torch_thread, torch_device
+from receraser.models.factors import FactorModel, Lesson, torch_device
 from receraser.models.registry import make_factor_model
 from receraser.protocols import Progress, Scorer
 from receraser.seeds import derive, normal
+from receraser.training.kernels import one_torch_thread
 
 __all__ = ["Attention"]
 

@@ -37,10 +37,11 @@ from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.errors import UsageError
 from receraser.fingerprint import Tensors
-from receraser.models.factors import FactorModel, one_torch_thread
+from receraser.models.factors import FactorModel
 from receraser.models.folded import FoldedScorer
 from receraser.models.gram import Gram
 from receraser.protocols import Progress, Reuse, Scorer
+from receraser.training.kernels import one_torch_thread
 from receraser.training.least_squares import polished
 from receraser.training.powers import power
 from receraser.training.spectrum import leading, square_root, whitened
@@ -52,7 +53,8 @@ Submodel = FactorModel | Gram
 
 _MERGES = ("concat", "sum", "product", "consensus")
 _COUNT_POWER = 0.3  # by which the vectors of rare items are shortened for a consensus
-_NARROW, _WIDE, _MANY_SHARDS = 96, 128, 16  # columns of a node, with so many shards at most, and with more
+_WIDTHS = ((16, 96), (64, 104))  # up to so many shards, columns of a node: a deeper tree cuts more often
+_WIDEST = 128
 NO_PRODUCT = "spectral: merge is product, which takes the users' vectors, and gram has none; choose auto"
 _CONSENSUS_WEIGHTS = 0.3, 0.02  # missing_weight, regularization
 
@@ -69,8 +71,8 @@ class Spectral:
         "concat", "sum", "product" or "consensus", see above; "auto" takes what validation prefers: consensus for
         pairwise submodels, sum for gram, concat for the others.
     width
-        Columns that a node of the merge tree keeps; at least the rank. 0: 96, and 128 with more than 16 shards, where
-        the tree is deeper and more is cut on the way.
+        Columns that a node of the merge tree keeps; at least the rank. 0: 96, with more than 16 shards 104, with more
+        than 64 128: there the tree is deeper, and more is cut on the way.
     missing_weight, regularization
         Of the users' fold-in (`training.least_squares`); 0 and 0 take the base model's own, or 0.3 and 0.02 in the
         space of a consensus, whose scale is always the same.
@@ -143,7 +145,7 @@ class Spectral:
             return {"item_vectors": np.ascontiguousarray(q), **tree.nodes}, _gap(values, self.rank)
 
     def _width_for(self, n_shards: int) -> int:
-        return self.width or (_NARROW if n_shards <= _MANY_SHARDS else _WIDE)
+        return self.width or next((width for most, width in _WIDTHS if n_shards <= most), _WIDEST)
 
     def _merge_of(self, base: Submodel) -> str:
         if self.merge != "auto":

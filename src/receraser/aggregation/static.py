@@ -20,8 +20,9 @@ from receraser.aggregation.learning import OPTIMIZERS, LinedUp, learn
 from receraser.aggregation.weighted import WeightedSum
 from receraser.data.interactions import Interactions
 from receraser.fingerprint import Tensors
-from receraser.models.factors import FactorModel, Lesson, one_torch_thread, torch_device
+from receraser.models.factors import FactorModel, Lesson, torch_device
 from receraser.protocols import Progress, Scorer
+from receraser.training.kernels import one_torch_thread
 
 __all__ = ["Static"]
 

@@ -1,4 +1,4 @@
-"""A fixed binary tree over shards: neighbours are put side by side, cut back to `width` columns, and so on up.
+"""A fixed binary tree over shards: neighbours are put side by side, cut back to some `width` columns, and so on up.
 
 Node (level, i) covers the shards from i 2^level on, 2^level of them; an odd one at the end waits for the next level.
 So the tree depends on the number of shards alone. A node is a pure function of the shards below it, whoever computed it
@@ -9,6 +9,7 @@ below has changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +19,20 @@ from receraser.fingerprint import Tensors
 from receraser.protocols import Progress
 from receraser.training.kernels import on_cpu, threads
 from receraser.training.pool import pool
-from receraser.training.spectrum import leading
+from receraser.training.spectrum import Group, leading
 
 __all__ = ["MergeTree", "holding", "needed"]
 
 Columns = NDArray[np.floating]
 Places = NDArray[np.int64]
-Node = tuple[Places, Columns]
-"""The places of a node's items among all items, ascending, and its columns, a row for each."""
+
+
+class Node(NamedTuple):
+    """The places of a node's items among all items, ascending, and its columns, a row for each."""
+
+    at: Places
+    columns: Columns
+    cut: bool  # its columns are those of `leading`: orthogonal to each other
 
 
 def _height(n_shards: int) -> int:
@@ -86,7 +93,8 @@ class MergeTree:
         Return the items of a shard and its columns, a row for each. Called from threads that `leading` takes too: they
         must not wait for it.
     width
-        How many columns a node keeps.
+        How many columns a node keeps. One of up to a third more is left as it is: to cut it costs more than it saves
+        above it (two shards of 64 columns each, where nodes have 96 or more).
     known
         Nodes that need not be computed.
     """
@@ -126,19 +134,20 @@ class MergeTree:
         """Return a node, cut back to the width."""
         name = _name(level, i)
         if name in self._known:
-            return self._places[name], np.asarray(self._known[name], dtype=np.float32)
-        at, columns = self._both(level, i)
-        if level and columns.shape[1] > self._width:
-            columns = leading(columns, self._width, np.float32)[0]
+            return Node(self._places[name], np.asarray(self._known[name], dtype=np.float32), cut=True)
+        at, columns, cut = self._both(level, i)
+        if level and 3 * columns.shape[1] > 4 * self._width:
+            columns, cut = leading(columns, self._width, np.float32)[0], True
             text = np.frombuffer(self.items.some(at).text, dtype=np.uint8)
             self.nodes |= {name: columns, f"{name}.items": text}
-        return at, columns if isinstance(columns, np.ndarray) else columns.whole()
+        return Node(at, columns if isinstance(columns, np.ndarray) else columns.whole(), cut)
 
     def _leaves(self, shards: Sequence[int]) -> list[Node]:
         """Return shards, one or two, made side by side."""
-        return list(pool(min(threads(), 2)).map(lambda k: (self._places[_name(0, k)], self._columns(k)), shards))
+        made = pool(min(threads(), 2)).map(self._columns, shards)
+        return [Node(self._places[_name(0, k)], columns, cut=False) for k, columns in zip(shards, made, strict=True)]
 
-    def _both(self, level: int, i: int) -> tuple[Places, Columns | _Beside]:
+    def _both(self, level: int, i: int) -> tuple[Places, Columns | _Beside, bool]:
         """Return the columns of the two nodes below, or of the one that there is; those of a shard as they are."""
         if level == 0:  # there is one shard and no more
             return self._leaves([i])[0]
@@ -146,11 +155,11 @@ class MergeTree:
         nodes = [self._node(level - 1, k) for k in below] if level > 1 else self._leaves(below)
         if len(nodes) == 1:
             return nodes[0]
-        both = _side_by_side(*nodes)
+        at, beside = _side_by_side(*nodes)
         self._done += 1
         if self._progress is not None:
             self._progress("merges", self._done, self._total)
-        return both
+        return at, beside, False
 
 
 class _Beside:
@@ -161,10 +170,14 @@ class _Beside:
 
     def __init__(self, at: Places, nodes: Sequence[Node]) -> None:
         self._parts: list[tuple[NDArray[np.float32], NDArray[np.int32]]] = []  # columns, and of which item a row is
-        for own, columns in nodes:
+        edge = 0
+        self.groups: list[Group] = []
+        for own, columns, cut in nodes:
             row = np.full(len(at), -1, dtype=np.int32)
             row[np.searchsorted(at, own) if len(own) < len(at) else slice(None)] = np.arange(len(own))
             self._parts.append((np.ascontiguousarray(columns, dtype=np.float32), row))
+            self.groups.append(Group(slice(edge, edge + columns.shape[1]), cut))
+            edge += columns.shape[1]
         self.shape = len(at), sum(columns.shape[1] for columns, _ in self._parts)
 
     def write(self, rows: slice, out: NDArray[np.float64]) -> None:
@@ -183,7 +196,7 @@ class _Beside:
 
 def _side_by_side(left: Node, right: Node) -> tuple[Places, _Beside]:
     """Return the columns of both over the union of their items."""
-    at = left[0] if np.array_equal(left[0], right[0]) else _union(left[0], right[0])
+    at = left.at if np.array_equal(left.at, right.at) else _union(left.at, right.at)
     return at, _Beside(at, (left, right))
 
 

@@ -28,27 +28,33 @@ _AVX2 = {
     "NUMBA_CPU_FEATURES": "+avx2",
 }
 _FIXED_CUDA = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
-_FIXED_COMPILED = {"TORCHINDUCTOR_DETERMINISTIC": "1"}  # read by whoever imports torch's compiler: we do not
-_SPEED_ONLY = {"GOMP_SPINCOUNT": "20000"}  # wait some microseconds in a busy loop: for ever would starve others
+_FIXED_COMPILED = {"TORCHINDUCTOR_DETERMINISTIC": "1"}  # read by torch's compiler: somebody's own model may use it
+_SPEED_ONLY = {
+    "GOMP_SPINCOUNT": "20000",  # wait some microseconds in a busy loop: for ever would starve others
+    "MALLOC_MMAP_THRESHOLD_": str(2**25),  # arrays of some megabytes come from memory that is there, and is not
+    "MALLOC_TRIM_THRESHOLD_": str(2**27),  # ... given back at once: to be given pages takes as long as a small merge
+}
 # What the libraries that compute would otherwise take from the caller's environment.
 _NOT_INHERITED = (
     *("ATEN_", "PYTORCH_", "TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "NVIDIA_TF32_", "TRITON_", "CUBLAS_"),
     *("DNNL_", "ONEDNN_", "MKL_", "OPENBLAS_", "GOMP_", "KMP_", "OMP_"),
     *("NPY_", "NUMBA_", "PYTHON"),
 )
-_INHERITED = ("NUMBA_CACHE_DIR", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
+_INHERITED = ("NUMBA_CACHE_DIR", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "TORCHINDUCTOR_CACHE_DIR")
 
 
 def pinned_variables(kernel_threads: int) -> dict[str, str]:
     """Return the variables that are set in every worker; only the thread count of our kernels may differ."""
-    pins = _ONE_THREAD | _FIXED_CUDA | {"NUMBA_NUM_THREADS": str(kernel_threads), "PYTHONHASHSEED": "0"}
+    pins = (
+        _ONE_THREAD | _FIXED_CUDA | _FIXED_COMPILED | {"NUMBA_NUM_THREADS": str(kernel_threads), "PYTHONHASHSEED": "0"}
+    )
     return pins | _AVX2 if _has_avx2() else pins
 
 
 def worker_variables(kernel_threads: int, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the whole environment of a worker: the caller's, less what could change results, and the pins."""
     kept = {k: v for k, v in inherited.items() if k in _INHERITED or not k.startswith(_NOT_INHERITED)}
-    return kept | _SPEED_ONLY | _FIXED_COMPILED | pinned_variables(kernel_threads)
+    return kept | _SPEED_ONLY | pinned_variables(kernel_threads)
 
 
 def _has_avx2() -> bool:

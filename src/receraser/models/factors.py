@@ -6,8 +6,7 @@ least squares in the space of the items (`training.least_squares`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -24,11 +23,12 @@ from receraser.fingerprint import Tensors
 from receraser.models import objectives
 from receraser.protocols import Progress
 from receraser.seeds import derive
+from receraser.training.kernels import one_torch_thread
 from receraser.training.least_squares import fold_in
 from receraser.training.loop import Objective
 from receraser.training.normals import normal_for
 
-__all__ = ["FactorModel", "Learned", "Lesson", "initial_vectors", "one_torch_thread", "score_blocks", "torch_device"]
+__all__ = ["Brought", "FactorModel", "Learned", "Lesson", "initial_vectors", "score_blocks", "torch_device"]
 
 _AT_LEAST_ONE = ("dim", "batch_size", "validate_every", "n_negatives")
 
@@ -45,6 +45,22 @@ class Lesson:
     seed: int
     device: torch.device
     progress: Progress | None
+
+
+class Brought:
+    """An array on the device where it is asked for: brought to a GPU once, not every time. Another array comes anew."""
+
+    def __init__(self) -> None:
+        self._last: tuple[NDArray[np.generic], torch.Tensor] | None = None  # what was brought, and what became of it
+
+    def on(self, device: torch.device, array: NDArray[np.generic]) -> torch.Tensor:
+        """Return the array there."""
+        if device.type == "cpu":
+            return torch.from_numpy(array)
+        last = self._last
+        if last is None or last[0] is not array or last[1].device != device:
+            last = self._last = array, torch.from_numpy(array).to(device)
+        return last[1]
 
 
 @dataclass(kw_only=True)
@@ -71,7 +87,7 @@ class FactorModel:
     item_vectors_: Vectors = field(init=False, repr=False, compare=False)
     item_counts_: NDArray[np.int64] | None = field(init=False, repr=False, compare=False)  # rows of each item; no state
     facts_: dict[str, object] = field(init=False, repr=False, compare=False)
-    _brought: torch.Tensor | None = field(init=False, repr=False, compare=False, default=None)  # to a GPU, if asked
+    _on_device: Brought = field(init=False, repr=False, compare=False)  # item_vectors_
 
     def __post_init__(self) -> None:
         settings.check(self, at_least_one=_AT_LEAST_ONE)
@@ -135,7 +151,7 @@ class FactorModel:
         self, users: IdMap, items: IdMap, state: Tensors, *, item_counts: NDArray[np.int64] | None = None
     ) -> Self:
         """Take over the vectors of these users and items, where the rows are not at hand."""
-        self.users_, self.items_, self._brought = users, items, None
+        self.users_, self.items_, self._on_device = users, items, Brought()
         self.item_counts_ = item_counts
         self.user_vectors_ = np.asarray(state["user_vectors"], dtype=np.float32)
         self.item_vectors_ = np.asarray(state["item_vectors"], dtype=np.float32)
@@ -168,20 +184,11 @@ class FactorModel:
         """Return (len(vectors), n_items): the scores of users given by their vectors."""
         device = self._serving_device()
         users = torch.from_numpy(vectors).to(device)
-        return score_blocks(users, self._items_on(users.device))
+        return score_blocks(users, self._on_device.on(users.device, self.item_vectors_))
 
     def _serving_device(self) -> torch.device:
         """Return where scores are computed: on the GPU if it was fitted there and there is one here, else the CPU."""
         return torch.device("cuda" if self.device == "cuda" and torch.cuda.is_available() else "cpu")
-
-    def _items_on(self, device: torch.device) -> torch.Tensor:
-        """Return the items' vectors there. They are brought to a GPU once, and not for every block of users."""
-        if device.type == "cpu":
-            return torch.from_numpy(self.item_vectors_)
-        there = self._brought
-        if there is None or there.device != device:
-            there = self._brought = torch.from_numpy(self.item_vectors_).to(device)
-        return there
 
     # ------------------------------------------------------------------ folding in
 
@@ -204,7 +211,7 @@ class FactorModel:
 
     def _take(self, interactions: Interactions, users: torch.Tensor, items: torch.Tensor) -> None:
         """Keep the vocabularies of the shard and the learned vectors."""
-        self.users_, self.items_, self._brought = interactions.users, interactions.items, None
+        self.users_, self.items_, self._on_device = interactions.users, interactions.items, Brought()
         self.item_counts_ = interactions.item_counts
         self.user_vectors_ = np.ascontiguousarray(users.detach().cpu().numpy()[:, : self.dim], dtype=np.float32)
         self.item_vectors_ = np.ascontiguousarray(items.detach().cpu().numpy()[:, : self.dim], dtype=np.float32)
@@ -231,17 +238,6 @@ def score_blocks(users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
             block = torch.cat([block, block.new_zeros((SCORE_BLOCK - block.shape[0], block.shape[1]))])
         torch.mm(block, items.T, out=scores[start : start + SCORE_BLOCK])
     return scores[:n, :n_items]
-
-
-@contextmanager
-def one_torch_thread() -> Iterator[None]:
-    """Let torch compute with one thread meanwhile: its matrix products sum in another order with two."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def initial_vectors(ids: IdMap, dim: int, scale: float, seed: int, purpose: str) -> Vectors:

@@ -28,10 +28,10 @@ from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.fingerprint import Tensors
 from receraser.models.additive import AdditiveModel, Solved
-from receraser.models.factors import one_torch_thread
 from receraser.models.folded import FoldedScorer
 from receraser.protocols import Scorer
 from receraser.training.counts import counted, n_pairs, recounted, symmetric, user_weights
+from receraser.training.kernels import one_torch_thread
 from receraser.training.krylov import (
     Operator,
     blocked,

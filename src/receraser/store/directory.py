@@ -63,6 +63,7 @@ class DirectoryStore:
         self._manifest = self.path / "manifest.json"
         self._putting_lock = threading.Lock()
         self._being_put: set[str] = set()
+        self._sound = b""  # a manifest as it was written or last found to be in order: its check need not be repeated
 
     # ------------------------------------------------------------------ looking
 
@@ -149,6 +150,8 @@ class DirectoryStore:
         try:
             manifest = json.loads(text)
             checksum = manifest.pop("checksum")
+            if text == self._sound:
+                return dict(manifest)
             found = of_bytes(canonical_json(manifest))
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             raise StoreError(f"{self._manifest} is damaged: it is no manifest of a store") from None
@@ -160,6 +163,7 @@ class DirectoryStore:
             )
         if written(manifest) != text:  # the checksum is of the content; this covers every byte
             raise StoreError(f"{self._manifest} is damaged: it is not written as it was")
+        self._sound = text
         return dict(manifest)
 
     def get(self, name: str) -> bytes:
@@ -334,7 +338,9 @@ class DirectoryStore:
         assert not self._being_put, "a file is still being written"
         with _reported(self._files):
             flush_folder(self._files)
-        self._write(self._manifest, written(manifest))
+        text = written(manifest)
+        self._write(self._manifest, text)
+        self._sound = text
 
     def sweep(self) -> None:
         """Remove what the manifest does not cover: what it superseded, what an interrupted write left."""

@@ -103,11 +103,11 @@ def write_snapshot(
         aggregate = {name: str(_done(file)) for name, file in parts.items()}
     finally:
         pool.shutdown(cancel_futures=True)  # where one has failed, the others are of no use
-    written = [rebooked(one, files=own) for one, own in zip(state.shards, of_shards, strict=True)]
     shards = [
         {**vars(one.report), "files": dict(own), "facts": dict(one.facts), "seconds": one.seconds}
         for one, own in zip(state.shards, of_shards, strict=True)
     ]
+    written = [rebooked(one, files=own) for one, own in zip(state.shards, of_shards, strict=True)]  # with their reports
     landmarks = state.partition.landmarks
     store.commit(
         {

@@ -135,7 +135,7 @@ def draw(found: Findings, figure: Figure) -> None:
         levels = {SWEPT: [random.mean]} if random is not None else {}
         qualities = {row: [one[3] for one in these if one[0] == row] for row in found.rows(model)} | levels
         far = _far(qualities)
-        best = front(these)
+        best = [one for one in front(these) if one[0] not in far]
         axes.plot([one[2] for one in best], [one[3] for one in best], color="#999999", linewidth=4, alpha=0.4, zorder=0)
         for row in found.rows(model):
             if row not in far:

@@ -7,9 +7,11 @@ sums of whole numbers (`pairs_cuda`). So the bits do not depend on the number of
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 
-__all__ = ["draws_on_cpu", "on_cpu", "pairs_on_cpu", "threads", "use_threads"]
+__all__ = ["draws_on_cpu", "on_cpu", "one_torch_thread", "pairs_on_cpu", "threads", "use_threads"]
 
 _threads = 1
 
@@ -64,3 +66,20 @@ def threads() -> int:
     except ImportError:
         return _threads
     return int(numba.get_num_threads())
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Let torch compute with one thread meanwhile.
+
+    With two its matrix products sum in another order; and its threads and our kernels' would wait for each other in
+    turn, which takes many times as long as what they compute.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -313,12 +313,15 @@ def best_of_rows(
         best[row, held:] = -1
 
 
-@parallel
+@compiled
 def add_columns(
     total: Float32, rows: NDArray[np.int64], columns: NDArray[np.int64], part: Float32, weight: np.float32
 ) -> None:
-    """Add to these rows of `total`, in these columns, each at most once, what `part` has times the weight."""
-    for row in numba.prange(len(rows)):
+    """Add to these rows of `total`, in these columns, each at most once, what `part` has times the weight.
+
+    By one thread: there are a few rows of one block of users, too little to share.
+    """
+    for row in range(len(rows)):
         to = rows[row]
         for column in range(len(columns)):
             total[to, columns[column]] += weight * part[row, column]
