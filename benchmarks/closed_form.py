@@ -112,7 +112,10 @@ def contenders(data: Dataset, trials: Mapping[str, list[Settings]], seed: int) -
             best = trials[model][0]["settings"]
             found[model] = dataclasses.replace(wmf, model=model, hyperparameters=best)
     if "gram" in found:  # its own settings, nothing more was chosen
-        found["spectral, gram, K=10"] = dataclasses.replace(found["gram"], method="spectral", shards=10)
+        sharded = dataclasses.replace(found["gram"], method="spectral", shards=10)
+        wider = {"rank": sharded.hyperparameters["rank"], "width": 256}
+        found["spectral, gram, K=10"] = sharded
+        found["spectral, gram, K=10, width=256"] = dataclasses.replace(sharded, aggregation_settings=wider)
     return found
 
 
