@@ -9,6 +9,8 @@ import pytest
 
 from receraser.errors import StoreError, StoreNotFoundError
 from receraser.fingerprint import canonical_json, of_bytes
+from receraser.proof.manifest import written
+from receraser.store import directory
 from receraser.store.directory import FORMAT, DirectoryStore
 
 
@@ -215,6 +217,22 @@ def test_a_missing_or_changed_file_is_named(store: DirectoryStore) -> None:
     path.mkdir()
     with pytest.raises(StoreError, match="Is a directory"):
         store.get(name)
+
+
+def test_a_manifest_is_checked_once_and_anew_when_it_has_other_bytes(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(store, b"rows", word="one")
+    checked: list[bytes] = []
+    monkeypatch.setattr(directory, "written", lambda body: checked.append(b"") or written(body))
+    first = DirectoryStore(store.path)
+    assert first.manifest() == first.manifest()
+    assert len(checked) == 1
+    first.manifest()["word"] = "changed by whoever asked"
+    assert first.manifest()["word"] == "one"
+    write_manifest(store, {**first.manifest(), "word": "two"})
+    assert first.manifest()["word"] == "two"
+    assert len(checked) == 2
 
 
 def test_every_byte_of_the_manifest_is_covered(store: DirectoryStore) -> None:

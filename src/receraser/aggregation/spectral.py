@@ -71,8 +71,8 @@ class Spectral:
         "concat", "sum", "product" or "consensus", see above; "auto" takes what validation prefers: consensus for
         pairwise submodels, sum for gram, concat for the others.
     width
-        Columns that a node of the merge tree keeps; at least the rank. 0: 96, with more than 16 shards 104, with more
-        than 64 128: there the tree is deeper, and more is cut on the way.
+        Columns that a node of the merge tree is cut back to, if it has over a third more; at least the rank. 0: 96,
+        with more than 16 shards 104, with more than 64 128: there the tree is deeper, and more is cut on the way.
     missing_weight, regularization
         Of the users' fold-in (`training.least_squares`); 0 and 0 take the base model's own, or 0.3 and 0.02 in the
         space of a consensus, whose scale is always the same.

@@ -35,6 +35,11 @@ class Node(NamedTuple):
     cut: bool  # its columns are those of `leading`: orthogonal to each other
 
 
+def _too_wide(n_columns: int, width: int) -> bool:
+    """Say whether a node is cut back to the width: not one of up to a third more."""
+    return 3 * n_columns > 4 * width
+
+
 def _height(n_shards: int) -> int:
     return max(n_shards - 1, 0).bit_length()
 
@@ -93,8 +98,8 @@ class MergeTree:
         Return the items of a shard and its columns, a row for each. Called from threads that `leading` takes too: they
         must not wait for it.
     width
-        How many columns a node keeps. One of up to a third more is left as it is: to cut it costs more than it saves
-        above it (two shards of 64 columns each, where nodes have 96 or more).
+        How many columns a node is cut back to. One of up to a third more is left as it is: to cut it costs more than it
+        saves above it (two shards of 64 columns each, where the width is 96 or more).
     known
         Nodes that need not be computed.
     """
@@ -136,7 +141,7 @@ class MergeTree:
         if name in self._known:
             return Node(self._places[name], np.asarray(self._known[name], dtype=np.float32), cut=True)
         at, columns, cut = self._both(level, i)
-        if level and 3 * columns.shape[1] > 4 * self._width:
+        if level and _too_wide(columns.shape[1], self._width):
             columns, cut = leading(columns, self._width, np.float32)[0], True
             text = np.frombuffer(self.items.some(at).text, dtype=np.uint8)
             self.nodes |= {name: columns, f"{name}.items": text}

@@ -31,8 +31,9 @@ _FIXED_CUDA = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 _FIXED_COMPILED = {"TORCHINDUCTOR_DETERMINISTIC": "1"}  # read by torch's compiler: somebody's own model may use it
 _SPEED_ONLY = {
     "GOMP_SPINCOUNT": "20000",  # wait some microseconds in a busy loop: for ever would starve others
-    "MALLOC_MMAP_THRESHOLD_": str(2**25),  # arrays of some megabytes come from memory that is there, and is not
-    "MALLOC_TRIM_THRESHOLD_": str(2**27),  # ... given back at once: to be given pages takes as long as a small merge
+    # Memory for arrays of some megabytes is kept for the next ones: to ask for pages takes as long as a small merge.
+    "MALLOC_MMAP_THRESHOLD_": str(2**25),
+    "MALLOC_TRIM_THRESHOLD_": str(2**27),
 }
 # What the libraries that compute would otherwise take from the caller's environment.
 _NOT_INHERITED = (

@@ -1,7 +1,8 @@
 """A worker process: reads tasks on standard input, computes them, writes results. Started by `execution.local` only.
 
-It is a fresh interpreter whose environment was pinned before anything was imported. It keeps nothing between tasks. It
-ends when its parent closes the pipe, and within a second if the parent dies while a task is running.
+It is a fresh interpreter whose environment was pinned before anything was imported. It keeps no state between tasks
+(memory that it gave free is not wiped). It ends when its parent closes the pipe, and within a second if the parent dies
+while a task is running.
 """
 
 from __future__ import annotations

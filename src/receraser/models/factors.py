@@ -48,7 +48,10 @@ class Lesson:
 
 
 class Brought:
-    """An array on the device where it is asked for: brought to a GPU once, not every time. Another array comes anew."""
+    """An array on the device where it is asked for: brought to a GPU once, not every time.
+
+    Another array comes anew; one that is changed in place does not.
+    """
 
     def __init__(self) -> None:
         self._last: tuple[NDArray[np.generic], torch.Tensor] | None = None  # what was brought, and what became of it

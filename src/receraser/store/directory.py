@@ -63,7 +63,7 @@ class DirectoryStore:
         self._manifest = self.path / "manifest.json"
         self._putting_lock = threading.Lock()
         self._being_put: set[str] = set()
-        self._sound = b""  # a manifest as it was written or last found to be in order: its check need not be repeated
+        self._sound = b""  # the manifest that was last found to be in order, whose check need not be repeated
 
     # ------------------------------------------------------------------ looking
 
@@ -338,9 +338,7 @@ class DirectoryStore:
         assert not self._being_put, "a file is still being written"
         with _reported(self._files):
             flush_folder(self._files)
-        text = written(manifest)
-        self._write(self._manifest, text)
-        self._sound = text
+        self._write(self._manifest, written(manifest))
 
     def sweep(self) -> None:
         """Remove what the manifest does not cover: what it superseded, what an interrupted write left."""

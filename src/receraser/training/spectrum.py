@@ -27,6 +27,7 @@ _BLOCK = 512  # rows
 _STRETCHES = 16  # pieces of work
 _MOST_THREADS = 8  # with more it is no quicker: measured with 16 cores
 _NOISE = 1e-7  # singular values below this share of the largest are rounding noise of a product of both sides
+_ROUNDED = 2.0**-12  # ... or where columns that were orthogonal have been rounded to float32, to one part in 2^24
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ def leading(
     What comes back is (n, rank) with Y Y^T the best approximation of X X^T of that rank (Eckart & Young 1936). Columns
     beyond the true rank are zero. Computed in float64, whatever `dtype` comes back, over blocks of a fixed size
     that are added up in a fixed order: how many are computed side by side changes nothing. Products of columns that are
-    orthogonal to each other are taken to be zero: what rounding has left of them is not worth the time.
+    orthogonal to each other are taken to be zero, though rounding to float32 has left something of them: what is found
+    below that is noise, and is zero too.
 
     Examples
     --------
@@ -76,13 +78,10 @@ def leading(
     groups = [Group(slice(0, width), orthogonal=False)] if isinstance(columns, np.ndarray) else columns.groups
 
     def squared(stretch: Sequence[slice]) -> Matrix:
-        total, space, product = (
-            np.zeros((width, width)),
-            np.empty((_BLOCK, width)),
-            np.empty(max(width, _BLOCK) * width),
-        )
+        total, space = np.zeros((width, width)), np.empty((_BLOCK, width))
+        scratch = np.empty(max(width, _BLOCK) * width)  # a product, or the squares of a block
         for rows in stretch:
-            _add_squares(_widened(columns, rows, space), groups, total, product)
+            _add_squares(_widened(columns, rows, space), groups, total, scratch)
         return total
 
     side_by_side = pool(min(threads(), _MOST_THREADS))
@@ -90,7 +89,8 @@ def leading(
     values, vectors = np.linalg.eigh(gram)  # ascending; of the lower half
     singular = np.sqrt(np.maximum(values[::-1], 0.0))
     chosen = np.ascontiguousarray(vectors[:, ::-1][:, :rank])  # (width, min(rank, width))
-    chosen[:, singular[: chosen.shape[1]] <= (singular[0] * _NOISE if width else 0.0)] = 0.0
+    noise = _ROUNDED if any(group.orthogonal for group in groups) else _NOISE
+    chosen[:, singular[: chosen.shape[1]] <= (singular[0] * noise if width else 0.0)] = 0.0
     kept = np.zeros((n, rank), dtype=dtype)
 
     def project(stretch: Sequence[slice]) -> tuple[Matrix, Matrix]:
@@ -113,18 +113,18 @@ def leading(
     return kept, singular
 
 
-def _add_squares(block: Matrix, groups: Sequence[Group], total: Matrix, space: Matrix) -> None:
-    """Add what a block of rows has to the lower half of X^T X; `space`: for products."""
+def _add_squares(block: Matrix, groups: Sequence[Group], total: Matrix, scratch: Matrix) -> None:
+    """Add what a block of rows has to the lower half of X^T X."""
     for left, right in combinations_with_replacement(groups, 2):
-        some, others = block[:, right.columns], block[:, left.columns]
+        at_left, at_right = block[:, left.columns], block[:, right.columns]
         if left is right and left.orthogonal:
             place = range(*left.columns.indices(len(total)))
-            squares = np.multiply(some, some, out=space[: some.size].reshape(some.shape))
+            squares = np.multiply(at_left, at_left, out=scratch[: at_left.size].reshape(at_left.shape))
             total[place, place] += squares.sum(axis=0)
         else:
-            shape = some.shape[1], others.shape[1]
-            product = space[: shape[0] * shape[1]].reshape(shape)
-            total[right.columns, left.columns] += np.matmul(some.T, others, out=product)
+            shape = at_right.shape[1], at_left.shape[1]
+            product = np.matmul(at_right.T, at_left, out=scratch[: shape[0] * shape[1]].reshape(shape))
+            total[right.columns, left.columns] += product
 
 
 def _widened(columns: NDArray[np.floating] | Tall, rows: slice, space: Matrix) -> Matrix:
