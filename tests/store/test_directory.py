@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -224,7 +225,12 @@ def test_a_manifest_is_checked_once_and_anew_when_it_has_other_bytes(
 ) -> None:
     publish(store, b"rows", word="one")
     checked: list[bytes] = []
-    monkeypatch.setattr(directory, "written", lambda body: checked.append(b"") or written(body))
+
+    def counted(body: Mapping[str, object]) -> bytes:
+        checked.append(written(body))
+        return checked[-1]
+
+    monkeypatch.setattr(directory, "written", counted)
     first = DirectoryStore(store.path)
     assert first.manifest() == first.manifest()
     assert len(checked) == 1
