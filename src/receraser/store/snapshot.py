@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from receraser.config import EngineConfig, check_parts
 from receraser.data.interactions import Interactions
@@ -32,6 +32,7 @@ from receraser.store.record import Record
 __all__ = ["Snapshot", "read_snapshot", "write_snapshot"]
 
 T = TypeVar("T")
+Content = bytes | Sequence[bytes | memoryview]
 
 _WRITTEN_AT_ONCE = 4
 
@@ -68,63 +69,37 @@ def write_snapshot(
     Returns the state, which knows its files now.
     """
     state = rebooked(snapshot.state, kept_old=keep_old and store.exists())
-    sizes: dict[str, int] = {}
-    held = store.sizes()
-
-    def put(data: bytes | Sequence[bytes | memoryview]) -> str:
-        name = store.put(data)
-        sizes[name] = len(data) if isinstance(data, bytes) else sum(map(len, data))
-        return name
-
-    def kept_files(files: Mapping[str, str | None] | None) -> Mapping[str, str | None] | None:
-        """Return files that lie in this store already, as they were written; None where they do not."""
-        if files is None:
-            return None
-        wanted = {name for name in files.values() if name is not None}
-        if not wanted <= held.keys() or not (checked or all(map(store.is_sound, wanted))):
-            return None
-        sizes.update({name: held[name] for name in wanted})
-        return files
-
-    # To hash and to wait for the disk needs no lock of Python's: several files are written at a time.
-    pool = ThreadPoolExecutor(_WRITTEN_AT_ONCE)
-
-    def later(encode: Callable[[T], bytes | Sequence[bytes | memoryview]], content: T) -> Future[str]:
-        return pool.submit(lambda: put(encode(content)))
-
-    try:
-        files = [kept_files(one.files) or _written_shard(one, later) for one in state.shards]
-        parts: dict[str, str | Future[str]] = {}
-        for name in sorted(state.aggregate):
-            known = {name: state.aggregate_files[name]} if name in state.aggregate_files else None
-            kept = kept_files(known)
-            parts[name] = str(kept[name]) if kept else later(tensor_pieces, {name: state.aggregate[name]})
-        of_shards = [{what: _done(file) for what, file in own.items()} for own in files]
-        aggregate = {name: str(_done(file)) for name, file in parts.items()}
-    finally:
-        pool.shutdown(cancel_futures=True)  # where one has failed, the others are of no use
+    with _Files(store, checked=checked) as files:
+        of_shards = [files.kept(one.files) or _shard_files(one, files) for one in state.shards]
+        of_aggregate: dict[str, str | Future[str] | None] = {}
+        for name, array in sorted(state.aggregate.items()):
+            kept = files.kept({name: state.aggregate_files.get(name)})
+            of_aggregate[name] = kept[name] if kept else files.write(tensor_pieces, {name: array})
+        digest, reports = state.digest, [one.report for one in state.shards]  # while they are being written
+        names = [{what: _name(file) for what, file in own.items()} for own in of_shards]
+        aggregate = {name: str(_name(file)) for name, file in of_aggregate.items()}
     shards = [
-        {**vars(one.report), "files": dict(own), "facts": dict(one.facts), "seconds": one.seconds}
-        for one, own in zip(state.shards, of_shards, strict=True)
+        {**vars(report), "files": dict(own), "facts": dict(one.facts), "seconds": one.seconds}
+        for one, report, own in zip(state.shards, reports, names, strict=True)
     ]
-    written = [rebooked(one, files=own) for one, own in zip(state.shards, of_shards, strict=True)]  # with their reports
+    written = [rebooked(one, files=own) for one, own in zip(state.shards, names, strict=True)]  # with their reports
     landmarks = state.partition.landmarks
     store.commit(
         {
             "config": state.config.as_dict(),
-            "digest": state.digest,
+            "digest": digest,
             "level": state.level,
             "inherited": state.inherited,
             "pseudonyms": {"key_check": snapshot.key_check, "public_key": snapshot.public_key},
             "shards": shards,
-            "landmarks": None if landmarks is None else put(encode_landmarks(landmarks)),
+            "landmarks": None if landmarks is None else files.put(encode_landmarks(landmarks)),
             "aggregate": {"files": aggregate, "facts": dict(state.aggregate_facts)},
-            "titles": put(encode_titles(snapshot.titles)) if snapshot.titles else None,
-            "wishes": put(encode_rows(snapshot.wishes)) if len(snapshot.wishes) else None,
+            "titles": files.put(encode_titles(snapshot.titles)) if snapshot.titles else None,
+            "wishes": files.put(encode_rows(snapshot.wishes)) if len(snapshot.wishes) else None,
             "record": snapshot.record.as_dict(),
             "environment": dict(state.environment),
             "seconds": dict(state.seconds),
-            "files": sizes,
+            "files": files.sizes,
         },
         keep_old=keep_old,
         seal=seal,
@@ -132,18 +107,56 @@ def write_snapshot(
     return rebooked(state, shards=written, aggregate_files=aggregate)
 
 
-def _written_shard(
-    one: FittedShard, later: Callable[[Callable[..., bytes | Sequence[bytes | memoryview]], object], Future[str]]
-) -> Mapping[str, Future[str] | None]:
+class _Files:
+    """The files of a snapshot: those that lie in the store already are kept, the others written, several at a time.
+
+    To hash and to wait for the disk needs no lock of Python's. `sizes`: of all that belong to the snapshot, by name.
+    """
+
+    def __init__(self, store: DirectoryStore, *, checked: bool) -> None:
+        self.sizes: dict[str, int] = {}
+        self._store = store
+        self._checked = checked
+        self._held = store.sizes()
+        self._writers = ThreadPoolExecutor(_WRITTEN_AT_ONCE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writers.shutdown(cancel_futures=True)  # where one has failed, the others are of no use
+
+    def put(self, data: Content) -> str:
+        """Write a file, here and now; return its name."""
+        name = self._store.put(data)
+        self.sizes[name] = len(data) if isinstance(data, bytes) else sum(map(len, data))
+        return name
+
+    def write(self, encode: Callable[[T], Content], content: T) -> Future[str]:
+        """Begin to write a file."""
+        return self._writers.submit(lambda: self.put(encode(content)))
+
+    def kept(self, files: Mapping[str, str | None] | None) -> Mapping[str, str | None] | None:
+        """Return files that lie in the store already, as they were written; None where they do not."""
+        wanted = {name for name in (files or {}).values() if name is not None}
+        if not wanted or not wanted <= self._held.keys():
+            return None
+        if not (self._checked or all(map(self._store.is_sound, wanted))):
+            return None
+        self.sizes.update({name: self._held[name] for name in wanted})
+        return files
+
+
+def _shard_files(one: FittedShard, files: _Files) -> Mapping[str, Future[str] | None]:
     """Return the files of a shard, which are being written."""
     return {
-        "train": later(encode_rows, one.shard.train),
-        "valid": None if one.shard.valid is None else later(encode_rows, one.shard.valid),
-        "weights": later(tensor_pieces, one.model.state()),
+        "train": files.write(encode_rows, one.shard.train),
+        "valid": None if one.shard.valid is None else files.write(encode_rows, one.shard.valid),
+        "weights": files.write(tensor_pieces, one.model.state()),
     }
 
 
-def _done(file: str | Future[str] | None) -> str | None:
+def _name(file: str | Future[str] | None) -> str | None:
     """Return the name of a file that is there, or as soon as it is."""
     return file.result() if isinstance(file, Future) else file
 
