@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from receraser.aggregation.learning import LinedUp
-from receraser.training.kernels import on_cpu, threads
+from receraser.training.kernels import attention_on_cpu, threads
 from receraser.training.pool import pool
 
 __all__ = ["Dense", "Parameters", "Present", "Side", "side_of"]
@@ -42,7 +42,7 @@ def side_of(lined_up: LinedUp, name: str, width: int) -> Side:
     width
         Of the network's hidden layer.
     """
-    if lined_up.vectors.is_cuda or not hasattr(on_cpu(), "weighted"):
+    if lined_up.vectors.is_cuda or attention_on_cpu() is None:
         return Dense(lined_up, name)
     return Present(lined_up, name, width)
 
@@ -113,6 +113,9 @@ class _Table:
         sizes = there.sum(axis=1).tolist()
         self._shards = list(zip(*(torch.split(one, sizes) for one in tables), strict=True))
         self._pool = pool(threads())
+        kernels = attention_on_cpu()
+        assert kernels is not None, "without them there is no table"
+        self._kernels = kernels
         self.turn = 0  # how often it was called: the way back must be that of the last call
 
     def forward(self, learned: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -130,14 +133,14 @@ class _Table:
         list(self._pool.map(move, self._shards, moves, hides))
         out = torch.empty((len(self._indptr) - 1, self._moved.shape[1]))
         tables = (self._moved, self._hidden, to_logit[None], self._weights, out)
-        on_cpu().weighted(self._indptr, self._places, *(one.numpy() for one in tables))
+        self._kernels.weighted(self._indptr, self._places, *(one.numpy() for one in tables))
         return out
 
     def backward(self, learned: Sequence[torch.Tensor], of_out: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return the gradients of what was learned; forward has run just before."""
         transfer, bias, to_hidden, hidden_bias, to_logit = (one.detach() for one in learned)
         given = (self._moved, self._hidden, self._weights, of_out.contiguous(), self._of_both)
-        on_cpu().weights_back(self._indptr, self._places, *(one.numpy() for one in given))
+        self._kernels.weights_back(self._indptr, self._places, *(one.numpy() for one in given))
 
         def back(shard: Shard) -> torch.Tensor:
             table, _, _, of_both = shard

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
-__all__ = ["draws_on_cpu", "on_cpu", "one_torch_thread", "pairs_on_cpu", "threads", "use_threads"]
+__all__ = ["attention_on_cpu", "draws_on_cpu", "on_cpu", "one_torch_thread", "pairs_on_cpu", "threads", "use_threads"]
 
 _threads = 1
 
@@ -36,6 +36,15 @@ def pairs_on_cpu() -> ModuleType:
 
         return pairs_plain
     return pairs_cpu
+
+
+def attention_on_cpu() -> ModuleType | None:
+    """Return the CPU kernels of the attention; None where numba is not installed: torch computes it then."""
+    try:
+        from receraser.training.kernels import attention_cpu
+    except ImportError:
+        return None
+    return attention_cpu
 
 
 def draws_on_cpu() -> ModuleType | None:
