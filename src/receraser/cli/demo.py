@@ -93,7 +93,7 @@ def _tell(folder: Path, picture: Path, as_json: bool) -> None:
         engine = _fit(world, parts, executor)
         engine.save(store, keyring=keyring)
         before = _moment(engine, parts, world)
-        say(f"   {before.seconds:.1f} s; the largest shard has {engine.balance:.2f} times the mean; in {store}\n")
+        say(f"   {before.seconds:.2f} s; the largest shard has {engine.balance:.2f} times the mean; in {store}\n")
 
         say(f"3. Recommendations for {story.person}, one of the taste group {story.group!r}.")
         _show(world, before.lists[story.person], as_json)
@@ -202,8 +202,8 @@ def _forget(store: Path, story: _Story, executor: LocalExecutor, keyring: Keyrin
         with Bar("forgetting") as bar:
             report = engine.forget([story.person], progress=bar.update)
     seconds = sum(engine.seconds.values())
-    stages = ", ".join(f"{stage} {value:.1f} s" for stage, value in engine.seconds.items())
-    say(f"   Forgotten in {seconds:.1f} s ({stages}); the old state is destroyed.")
+    stages = ", ".join(f"{stage} {value * 1e3:,.0f}" for stage, value in engine.seconds.items())
+    say(f"   Forgotten in {seconds:.2f} s (milliseconds: {stages}); the old state is destroyed.")
     if report.certificate is not None:
         say(f"   A certificate says so: {report.certificate.name}")
     gone = not engine.knows(story.person) and not engine.recommend([story.person])[story.person]

@@ -34,7 +34,7 @@ def draw_forgetting(
     shards.set_xticks(range(len(sizes)))
 
     bars = seconds.bar(["fit", "forget"], [fit_seconds, forget_seconds], color=[_GREY, _ORANGE])
-    seconds.bar_label(bars, fmt="%.1f s", fontsize=12)
+    seconds.bar_label(bars, fmt="%.2f s", fontsize=12)
     seconds.set_title("Time", fontsize=14)
     seconds.set_ylabel("seconds", fontsize=12)
     seconds.margins(y=0.15)
