@@ -53,10 +53,12 @@ def missing(options: argparse.Namespace, data: Dataset, kept: Kept) -> list[list
             seeds=options.seeds,
             device=options.device,
             forgets=options.forgets,
+            within=options.within,
         )
         cells += [entry.cell for entry in find_study(study).entries(order)]
     groups = [
-        [one for one in group if _wanted(one, data, kept, options.device)] for group in in_groups(cells, options.device)
+        [one for one in group if _wanted(one, data, kept, options.device) and not (options.untimed and timed(one))]
+        for group in in_groups(cells, options.device)
     ]
     return sorted(filter(None, groups), key=lambda group: -_shards(group[0]))
 
@@ -149,6 +151,8 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=[], help="of those that the studies have; by default all")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--forgets", type=int)
+    parser.add_argument("--within", type=float)
+    parser.add_argument("--untimed", action="store_true", help="only what may be computed beside other work")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: to try it")
     parser.add_argument("--jobs", type=int, default=10)
     parser.add_argument("--limit", type=float, default=3600, help="seconds; no cell begins later")

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 Part = Callable[["Dataset", "LocalExecutor"], Any]
 COMMAND = "python -m benchmarks.speed --data DIR"
-PARTED = {"user_parts": 3, "learning_rate": 0.02}  # of the attention: chosen on validation rows
 EPOCHS = {"bpr": (4, 6, 8, 10, 12, 16, 20, 30), "lightgcn": (10, 15, 20, 25, 30, 40, 60)}
 MILLIONS = 10_000_000
 
@@ -61,7 +60,6 @@ PARTS: Mapping[str, Part] = {
     "forget-lightgcn": lambda data, executor: forgets.one_user(data, executor, "lightgcn", n=3, repeats=1),
     "many": forgets.many,
     "attended-bpr": lambda data, executor: forgets.attended(data, executor, "bpr"),
-    "attended-bpr-parts": lambda data, executor: forgets.attended(data, executor, "bpr", changes=PARTED),
     "attended-lightgcn": lambda data, executor: forgets.attended(data, executor, "lightgcn", n=1),
     "attended-wmf": lambda data, executor: forgets.attended(data, executor, "wmf", n=1),
     "attended-wmf-adagrad": lambda data, executor: forgets.attended(data, executor, "wmf-adagrad", n=1),
@@ -276,7 +274,6 @@ ROWS: Mapping[str, Callable[[Any], list[Row]]] = {
     "forget-lightgcn": _forget("forget one user, spectral K=32, LightGCN", "≤ 0.08"),
     "many": _many,
     "attended-bpr": _forget("forget one interaction, receraser K=10, BPR", "≤ 0.2"),
-    "attended-bpr-parts": _forget("the same with user_parts=3, learning_rate=0.02", "≤ 0.2"),
     "attended-lightgcn": _forget("forget one interaction, receraser K=10, LightGCN", "≤ 0.2"),
     "attended-wmf": _forget("forget one interaction, receraser K=10, WMF", "reported"),
     "attended-wmf-adagrad": _forget("forget one interaction, receraser K=10, WMF by Adagrad", "reported"),

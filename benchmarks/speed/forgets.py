@@ -10,7 +10,7 @@ import csv
 import dataclasses
 import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,22 +187,15 @@ def _point(what: str, m: int, seconds: float, report: Any) -> dict[str, Any]:
     }
 
 
-def attended(
-    data: Dataset, executor: LocalExecutor, model: str, n: int = 2, changes: Mapping[str, object] | None = None
-) -> dict[str, Any]:
-    """Time a full fit, and interactions forgotten one by one by the paper's method with ten shards.
-
-    `changes`: settings of the attention that are not the preset's.
-    """
+def attended(data: Dataset, executor: LocalExecutor, model: str, n: int = 2) -> dict[str, Any]:
+    """Time a full fit, and interactions forgotten one by one by the paper's method with ten shards."""
     from receraser.engine import Engine
     from receraser.proof.keyring import Keyring
 
     whole = retrain(data, executor, model, 1)
     with tempfile.TemporaryDirectory() as place:
         keyring = Keyring(Path(place) / "keys")
-        config = config_for(model, "receraser", 10)
-        config = dataclasses.replace(config, aggregation_settings={**config.aggregation_settings, **(changes or {})})
-        engine = Engine.from_config(config, executor=executor)
+        engine = Engine.from_config(config_for(model, "receraser", 10), executor=executor)
         first = timed(lambda: engine.fit(data.train, valid=data.valid))
         engine.save(Path(place) / "store", keyring=keyring)
         metrics = engine.evaluate(data.test).metrics

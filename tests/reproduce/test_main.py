@@ -44,6 +44,8 @@ def test_where_only_numpy_scipy_and_torch_are_installed(tmp_path: Path) -> None:
         (("table3", "--methods", "sissa", "--dataset", WORLD), "table3 has no method 'sissa': did you mean 'sisa'?"),
         (("table3", "--seeds", "0"), "--seeds is 0; expected at least 1"),
         (("table4", "--forgets", "0"), "--forgets is 0; expected at least 1"),
+        (("table4", "--within", "0"), "--within is 0; expected more than 0 seconds"),
+        (("table4", "--within", "nan"), "--within is nan; expected more than 0 seconds"),
         (("table3", "--jobs", "0"), "--jobs is 0; expected at least 1"),
         (("table3", "--device", "tpu"), "unknown device 'tpu'"),
         (("table3", "--data", "nowhere"), "nowhere: there is no such folder"),

@@ -142,6 +142,23 @@ def test_forgetting_leaves_what_a_fit_of_the_survivors_gives(worker: LocalExecut
         assert np.array_equal(other.per_user["ndcg@20"], one_by_one.per_user["ndcg@20"])
 
 
+@pytest.mark.parametrize("level", ["users", "interactions"])
+def test_requests_that_begin_too_late_are_forgotten_at_once(level: str, worker: LocalExecutor) -> None:
+    """One is timed at least; what is left is the same, and so is the quality for everybody."""
+    shop = Workshop(DATA.pseudonymous(), worker, "cpu")
+    config = settings("spectral").config
+    found = [
+        forgetting.compute(shop, Cell("forgets", WORLD, config, {"level": level, "n": 6, **more}))
+        for more in ({}, {"within": 1e-9}, {"within": 600.0})
+    ]
+    assert [one.numbers["timed"] for one in found] == [6, 1, 6]
+    assert [len(one.series["total"]) for one in found] == [6, 1, 6]
+    assert [one.numbers["requests"] for one in found] == [6, 6, 6]
+    for other in found[1:]:
+        assert other.notes["users"] == found[0].notes["users"]
+        assert np.array_equal(other.per_user["ndcg@20"], found[0].per_user["ndcg@20"])
+
+
 def test_pretraining_is_timed_once(monkeypatch: pytest.MonkeyPatch, worker: LocalExecutor) -> None:
     seen: list[int] = []
     real = submodel_task

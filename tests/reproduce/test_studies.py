@@ -90,6 +90,18 @@ def test_a_report_needs_no_data_and_computes_nothing(
     assert files[1].read_text() == page
 
 
+def test_a_page_says_how_many_requests_were_timed(tmp_path: Path, no_pictures: None) -> None:
+    asked = order("table4", tmp_path, methods=("retrain", "spectral"), forgets=3, within=1e-9)
+    _, files = reproduce(asked, lambda _: None)
+    page = files[1].read_text()
+    assert "--forgets 3 --within 1e-09" in page
+    assert "began within 1e-09 s (1 of a line)" in page
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")]
+    assert lines[0][-1] == "timed"
+    assert {len(line) for line in lines[:4]} == {len(lines[0])}
+    assert [line[-1] for line in lines[2:4]] == ["", "1 and 1"], "of the retrain, and of spectral"
+
+
 def test_a_page_says_what_is_missing(out: Path, no_pictures: None) -> None:
     reproduce(order("figure2", out), lambda _: None)
     two = Order("figure2", dataset=WORLD, models=("wmf",), seeds=2, out=out, report=True)

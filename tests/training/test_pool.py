@@ -8,7 +8,7 @@ from threading import Barrier, Thread, current_thread
 import pytest
 import torch
 
-from receraser.training.pool import pool
+from receraser.training.pool import pool, spread
 
 N = 3
 
@@ -58,6 +58,28 @@ def test_torch_computes_elsewhere_as_it_did_before(torch_threads: None) -> None:
     thread.join()
     made.shutdown()
     assert [torch.get_num_threads(), *later] == [2, 2]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+@pytest.mark.parametrize("many", [0, 1, 2, 5, 8])
+def test_pieces_are_spread_in_order_over_so_many_threads(many: int, n: int) -> None:
+    """Each thread has a run of neighbours, and the one that asked is one of them."""
+    found = spread(lambda piece: (piece, current_thread()), range(many), n)
+    assert [piece for piece, _ in found] == list(range(many))
+    threads = list(dict.fromkeys(thread for _, thread in found))
+    assert len(threads) <= min(n, many)
+    assert [thread for _, thread in found] == sorted((thread for _, thread in found), key=threads.index), "in runs"
+    assert not many or found[-1][1] is current_thread()
+
+
+def test_what_a_piece_fails_by_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        spread(lambda piece: 1 // piece, [0, 1, 2, 3], 2)
+
+
+def test_pieces_are_computed_at_the_same_time() -> None:
+    both = Barrier(2)
+    spread(lambda _: both.wait(timeout=60), [0, 1], 2)
 
 
 def test_after_a_fork_there_is_another_pool() -> None:

@@ -40,6 +40,12 @@ def reproduce(
     forgets: Annotated[
         int | None, typer.Option(metavar="N", help="Requests one after another, for times; table4: 100, others: 10.")
     ] = None,
+    within: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="For the requests of a line that are timed; those left then are forgotten at once."
+        ),
+    ] = None,
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Folder of the results; cells are kept in its folder cells.")
     ] = Path("benchmarks/results/reproduce"),
@@ -72,6 +78,7 @@ def reproduce(
         seeds=seeds,
         device=device,
         forgets=forgets,
+        within=within,
         out=out,
         report=report,
         jobs=jobs,

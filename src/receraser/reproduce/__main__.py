@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device", default="auto", help=", ".join(DEVICES))
     parser.add_argument("--forgets", type=int, help="requests one after another, for times")
+    parser.add_argument("--within", type=float, help="seconds for those of a line; the rest are forgotten at once")
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--jobs", type=int, default=1, help="cells at a time; timed ones are computed alone")
     parser.add_argument("--report", action="store_true", help="compute nothing, make the page of what is there")
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             seeds=given.seeds,
             device=given.device,
             forgets=given.forgets,
+            within=given.within,
             out=given.out,
             report=given.report,
             jobs=given.jobs,

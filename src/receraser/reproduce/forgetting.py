@@ -7,6 +7,9 @@ are of training alone, too). Workers are warm. Each affected shard is fitted fro
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
+import operator
 import time
 from collections.abc import Callable, Mapping
 
@@ -27,21 +30,35 @@ __all__ = ["compute"]
 
 
 def forgets(shop: Workshop, cell: Cell) -> Result:
-    """Forget one request after another; every one is timed, and what is left at the end is measured."""
+    """Forget one request after another; each is timed, and what is left at the end is measured.
+
+    With `within` among the extras only as many are, one by one, as begin within so many seconds. The others are
+    forgotten at once: to the same state.
+    """
     config = shop.config(cell)
     fitted = shop.fitted(config)
     state = fitted.state
     _warm_up(shop, config, state)
     series: dict[str, list[float]] = {}
-    for request in requests(state.train, str(cell.extras["level"]), int(cell.extras["n"]), cell.seed):
-        state, seconds, report = forgotten(shop, config, state, request)
+    waiting = requests(state.train, str(cell.extras["level"]), int(cell.extras["n"]), cell.seed)
+    asked, until = len(waiting), time.perf_counter() + float(cell.extras.get("within", math.inf))
+    while waiting and (not series or time.perf_counter() < until):
+        state, seconds, report = forgotten(shop, config, state, waiting.pop(0))
         for key, value in _numbers(seconds, report).items():
             series.setdefault(key, []).append(value)
+    if waiting:
+        state, _, _ = forgotten(shop, config, state, functools.reduce(operator.or_, waiting))
     found = ranked(shop.measured(state))
     return dataclasses.replace(
         found,
         seconds=_with_pretraining(shop, fitted),
-        numbers={**found.numbers, "balance": state.partition.balance, "shards": len(state.shards)},
+        numbers={
+            **found.numbers,
+            "balance": state.partition.balance,
+            "shards": len(state.shards),
+            "requests": asked,
+            "timed": len(series.get("total", [])),
+        },
         series=series,
         notes={**found.notes, "level": state.level},
     )

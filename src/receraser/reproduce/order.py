@@ -47,6 +47,8 @@ class Order:
         "auto": where there is a GPU, there; for a report, where most cells were computed.
     forgets
         Requests one after another, for times; by default as many as the study wants.
+    within
+        Seconds for the requests of a line that are timed one by one; those that are left then are forgotten at once.
     out
         Folder of the results; finished cells are in its folder `cells`.
     report
@@ -63,6 +65,7 @@ class Order:
     seeds: int = 3
     device: str = "auto"
     forgets: int | None = None
+    within: float | None = None
     out: Path = OUT
     report: bool = False
     jobs: int = 1
@@ -78,6 +81,8 @@ class Order:
             raise UsageError(f"--seeds is {self.seeds}; expected at least 1")
         if self.forgets is not None and self.forgets < 1:
             raise UsageError(f"--forgets is {self.forgets}; expected at least 1")
+        if self.within is not None and not self.within > 0:
+            raise UsageError(f"--within is {self.within:g}; expected more than 0 seconds")
         if self.jobs < 1:
             raise UsageError(f"--jobs is {self.jobs}; expected at least 1")
         if self.device not in DEVICES:
@@ -106,6 +111,8 @@ class Order:
         words += ["--seeds", str(self.seeds)]
         if self.forgets is not None:
             words += ["--forgets", str(self.forgets)]
+        if self.within is not None:
+            words += ["--within", f"{self.within:g}"]
         return shlex.join([*words, "--device", self.device])
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from threading import Barrier
+from typing import TypeVar
 
-__all__ = ["pool"]
+__all__ = ["pool", "spread"]
+
+Piece = TypeVar("Piece")
+Made = TypeVar("Made")
 
 
 @cache
@@ -20,6 +25,27 @@ def pool(n: int) -> ThreadPoolExecutor:
     list(made.map(lambda _: everybody.wait(), range(n)))  # all of them have started
     torch.set_num_threads(torch.get_num_threads())  # torch let theirs be that of every thread to come, too
     return made
+
+
+def spread(function: Callable[[Piece], Made], pieces: Sequence[Piece], n: int) -> list[Made]:
+    """Return the function's value of every piece, in order, computed by n threads, each with a run of pieces.
+
+    One of them is the caller, which would only wait: for work of a millisecond, to hand it over and to be woken is a
+    good part.
+
+    Examples
+    --------
+    >>> spread(abs, [-1, 2, -3, 4, -5], 2)
+    [1, 2, 3, 4, 5]
+    """
+    n = min(n, len(pieces))
+    if n < 2:
+        return [function(one) for one in pieces]
+    edges = [len(pieces) * i // n for i in range(n + 1)]
+    runs = [pieces[edges[i] : edges[i + 1]] for i in range(n)]
+    others = [pool(n - 1).submit(lambda own: [function(one) for one in own], run) for run in runs[:-1]]
+    last = [function(one) for one in runs[-1]]
+    return [one for run in others for one in run.result()] + last
 
 
 os.register_at_fork(after_in_child=pool.cache_clear)  # a forked process has none of its parent's threads

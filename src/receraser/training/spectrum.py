@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, pairwise
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from receraser.training.kernels import threads
-from receraser.training.pool import pool
+from receraser.training.kernels import on_cpu, threads
+from receraser.training.pool import spread
 
 __all__ = ["Group", "Tall", "leading", "signs", "square_root", "whitened"]
 
 Matrix = NDArray[np.float64]
 
-_BLOCK = 512  # rows
-_STRETCHES = 16  # pieces of work
+_BLOCK = 512  # rows, at most
+_STRETCHES = 8  # pieces of work, or twice as many: as many for each of two, four or eight threads
 _MOST_THREADS = 8  # with more it is no quicker: measured with 16 cores
 _NOISE = 1e-7  # singular values below this share of the largest are rounding noise of a product of both sides
 _ROUNDED = 2.0**-12  # ... or where columns that were orthogonal have been rounded to float32, to one part in 2^24
@@ -78,14 +78,13 @@ def leading(
     groups = [Group(slice(0, width), orthogonal=False)] if isinstance(columns, np.ndarray) else columns.groups
 
     def squared(stretch: Sequence[slice]) -> Matrix:
-        total, space = np.zeros((width, width)), np.empty((_BLOCK, width))
-        scratch = np.empty(max(width, _BLOCK) * width)  # a product, or the squares of a block
+        total, space, product = np.zeros((width, width)), np.empty((_BLOCK, width)), np.empty(width * width)
         for rows in stretch:
-            _add_squares(_widened(columns, rows, space), groups, total, scratch)
+            _add_squares(_widened(columns, rows, space), groups, total, product)
         return total
 
-    side_by_side = pool(min(threads(), _MOST_THREADS))
-    gram = sum(side_by_side.map(squared, stretches), start=np.zeros((width, width)))
+    n_threads = min(threads(), _MOST_THREADS)
+    gram = sum(spread(squared, stretches, n_threads), start=np.zeros((width, width)))
     values, vectors = np.linalg.eigh(gram)  # ascending; of the lower half
     singular = np.sqrt(np.maximum(values[::-1], 0.0))
     chosen = np.ascontiguousarray(vectors[:, ::-1][:, :rank])  # (width, min(rank, width))
@@ -101,30 +100,26 @@ def leading(
         own = kept[stretch[0].start : stretch[-1].stop]
         return own.min(axis=0), own.max(axis=0)
 
-    extremes = np.array(list(side_by_side.map(project, stretches))).reshape(
-        -1, rank
-    )  # what `signs` asks for, and no more
-    turned = signs(extremes)
+    extremes = np.array(spread(project, stretches, n_threads))
+    turned = signs(extremes.reshape(-1, rank))  # it asks for no more than these
 
     def turn(stretch: Sequence[slice]) -> None:
         kept[stretch[0].start : stretch[-1].stop] *= turned
 
-    list(side_by_side.map(turn, stretches))
+    spread(turn, stretches, n_threads)
     return kept, singular
 
 
-def _add_squares(block: Matrix, groups: Sequence[Group], total: Matrix, scratch: Matrix) -> None:
-    """Add what a block of rows has to the lower half of X^T X."""
+def _add_squares(block: Matrix, groups: Sequence[Group], total: Matrix, product: Matrix) -> None:
+    """Add what a block of rows has to the lower half of X^T X; `product` is space for one of its parts."""
     for left, right in combinations_with_replacement(groups, 2):
-        at_left, at_right = block[:, left.columns], block[:, right.columns]
         if left is right and left.orthogonal:
-            place = range(*left.columns.indices(len(total)))
-            squares = np.multiply(at_left, at_left, out=scratch[: at_left.size].reshape(at_left.shape))
-            total[place, place] += squares.sum(axis=0)
+            on_cpu().add_squares(block[:, left.columns], np.einsum("ii->i", total)[left.columns])
         else:
+            at_left, at_right = block[:, left.columns], block[:, right.columns]
             shape = at_right.shape[1], at_left.shape[1]
-            product = np.matmul(at_right.T, at_left, out=scratch[: shape[0] * shape[1]].reshape(shape))
-            total[right.columns, left.columns] += product
+            made = np.matmul(at_right.T, at_left, out=product[: shape[0] * shape[1]].reshape(shape))
+            total[right.columns, left.columns] += made
 
 
 def _widened(columns: NDArray[np.floating] | Tall, rows: slice, space: Matrix) -> Matrix:
@@ -138,10 +133,19 @@ def _widened(columns: NDArray[np.floating] | Tall, rows: slice, space: Matrix) -
 
 
 def _stretches(n: int) -> list[list[slice]]:
-    """Return blocks of rows in a few stretches, for a few threads; a function of the number of rows alone."""
-    blocks = [slice(first, min(first + _BLOCK, n)) for first in range(0, n, _BLOCK)]
-    each = -(-len(blocks) // _STRETCHES) or 1
-    return [blocks[first : first + each] for first in range(0, len(blocks), each)]
+    """Return blocks of rows in stretches of equal length, for a few threads; a function of the number of rows alone."""
+    if n <= _BLOCK:
+        return [[slice(0, n)]] if n else []
+    many = _STRETCHES * (1 if n <= _STRETCHES * _BLOCK else 2)
+    edges = [n * i // many for i in range(many + 1)]
+    return [_blocks(first, last) for first, last in pairwise(edges)]
+
+
+def _blocks(first: int, last: int) -> list[slice]:
+    """Return as few blocks as there can be, of equal length."""
+    many = -(-(last - first) // _BLOCK)
+    edges = [first + (last - first) * i // many for i in range(many + 1)]
+    return [slice(start, stop) for start, stop in pairwise(edges)]
 
 
 def signs(columns: Matrix) -> Matrix:

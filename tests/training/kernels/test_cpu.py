@@ -147,6 +147,18 @@ def test_gathered_against_the_plain_version(n: int) -> None:
     assert np.array_equal(fast[rows >= 0, 3:8], columns[rows[rows >= 0]])
 
 
+@pytest.mark.parametrize("n", [0, 1, 40])
+def test_squares_against_the_plain_version(n: int) -> None:
+    """Of some columns of a block, into a part of a diagonal; on top of what is there."""
+    block = np.random.default_rng(n).normal(size=(n, 9))
+    fast, slow = np.full((6, 6), 2.0), np.full((6, 6), 2.0)
+    cpu.add_squares(block[:, 3:7], np.einsum("ii->i", fast)[1:5])
+    plain.add_squares(block[:, 3:7], np.einsum("ii->i", slow)[1:5])
+    np.testing.assert_allclose(fast, slow, rtol=1e-12)
+    np.testing.assert_allclose(np.diag(fast), [2.0, *(2.0 + (block[:, 3:7] ** 2).sum(axis=0)), 2.0])
+    assert (fast[~np.eye(6, dtype=bool)] == 2.0).all()
+
+
 @pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 128, 130])
 def test_mirrored_against_the_plain_version(n: int) -> None:
     """Sizes around the edges of the tiles; exactly symmetric, and the same bits."""

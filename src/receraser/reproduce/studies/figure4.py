@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from receraser.reproduce.cell import Extras
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
 from receraser.reproduce.picture import curve, label_below, level_line, panels, plain_logarithm, titled
@@ -20,7 +19,9 @@ from receraser.reproduce.studies.requests import (
     forgetting,
     mean_of,
     of_method,
+    one_by_one,
     row_of,
+    were_timed,
 )
 from receraser.reproduce.studies.study import ADDITIVE, Entry, Findings, Study, fits, picked
 
@@ -38,7 +39,7 @@ FORGETS = 10
 def entries(order: Order) -> list[Entry]:
     """Return, for each number of shards, a fit and a few forgotten interactions."""
     found = []
-    extras: Extras = {"level": "interactions", "n": order.forgets or FORGETS}
+    extras = one_by_one(order, "interactions", FORGETS)
     for seed in range(order.seeds):
         for model in order.models:
             found.append(fits(order, model, "retrain", chosen(order.dataset, model, "retrain", seed=seed), x=1))
@@ -73,6 +74,7 @@ def page(found: Findings) -> list[str]:
         "full fit; where that takes less than 5 s, the median of 3). `share`: of our own retrain, with the",
         "ends of the seeds' 95 % paired bootstrap intervals over users. Controls of Spectral: attention over",
         "its very same submodels on its very same shards; Gram, which needs no shards.",
+        *were_timed(found),
     ]
     for model in found.models:
         rows = []

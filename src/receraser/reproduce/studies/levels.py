@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from receraser.reproduce.cell import Extras
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
 from receraser.reproduce.picture import colour, full_retrain, label_below, panels, plain_logarithm, titled
-from receraser.reproduce.studies.requests import forgetting, of_method, per_request, retrain_seconds, row_of, survivors
+from receraser.reproduce.studies.requests import (
+    forgetting,
+    of_method,
+    one_by_one,
+    per_request,
+    retrain_seconds,
+    row_of,
+    survivors,
+    were_timed,
+)
 from receraser.reproduce.studies.study import Entry, Findings, Study, picked
 
 if TYPE_CHECKING:
@@ -26,7 +34,7 @@ def entries(order: Order) -> list[Entry]:
     found = []
     for model in order.models:
         for level in LEVELS:
-            extras: Extras = {"level": level, "n": order.forgets or FORGETS}
+            extras = one_by_one(order, level, FORGETS)
             found.append(survivors(order, model, "retrain", of_method(order, model, "retrain"), extras))
             for method in picked(order, METHODS):
                 settings = of_method(order, model, method)
@@ -43,6 +51,7 @@ def page(found: Findings) -> list[str]:
         "paired bootstrap interval over users. Where shards are cut by user or at random, an item is held by",
         "nearly every one, and forgetting it costs a full fit. The control is attention over the very same",
         "submodels as Spectral's, on the very same shards.",
+        *were_timed(found),
     ]
     for model in found.models:
         rows = []

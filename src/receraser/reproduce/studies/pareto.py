@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from receraser.reproduce.cell import Extras
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, table, time_text
 from receraser.reproduce.picture import colour, curve, label_below, level_line, panels, plain_logarithm, titled
@@ -21,8 +20,10 @@ from receraser.reproduce.studies.requests import (
     forgetting,
     mean_of,
     of_method,
+    one_by_one,
     row_of,
     swept,
+    were_timed,
 )
 from receraser.reproduce.studies.study import ADDITIVE, SWEPT, Entry, Findings, Study, fits, picked, too_large
 
@@ -52,7 +53,7 @@ Point = tuple[str, float, float, float]  # line, shards, seconds, NDCG@20
 def entries(order: Order) -> list[Entry]:
     """Return, for each method and number of shards, fits of all seeds and a few forgotten users of the first."""
     found = []
-    extras: Extras = {"level": "users", "n": order.forgets or FORGETS}
+    extras = one_by_one(order, "users", FORGETS)
     for model in order.models:
         for method in picked(order, METHODS):
             if too_large(order, method):
@@ -108,6 +109,7 @@ def page(found: Findings) -> list[str]:
         "the front: nothing else is as quick and as good.",
         "Controls of Spectral: attention over its very same submodels on its very same shards; for `polish`,",
         "the same sweeps from random vectors, of which only the quality counts (the last line).",
+        *were_timed(found),
     ]
     for model in found.models:
         these = points(found, model)

@@ -24,11 +24,14 @@ __all__ = [
     "in_retrains",
     "mean_of",
     "of_method",
+    "one_by_one",
     "per_request",
     "retrain_seconds",
     "row_of",
     "survivors",
     "swept",
+    "timed_of",
+    "were_timed",
 ]
 
 
@@ -70,9 +73,16 @@ def forgetting(
     return Entry(model, row, Cell(kind, order.dataset, settings.config, own), settings.origin, what, x)
 
 
+def one_by_one(order: Order, level: str, n: int) -> Extras:
+    """Return what a cell of requests one after another takes: so many, unless the order says how many, of a level."""
+    own: dict[str, str | int | float] = {"level": level, "n": order.forgets or n}
+    return own if order.within is None else {**own, "within": order.within}
+
+
 def survivors(order: Order, model: str, row: str, settings: Chosen, extras: Extras, x: float = 0.0) -> Entry:
-    """Return the entry of a fit, from nothing, on those who are left."""
-    entry = forgetting(order, model, row, settings, "fit", extras, x)
+    """Return the entry of a fit, from nothing, on those who are left; how they were forgotten is nothing to it."""
+    own = {key: value for key, value in extras.items() if key != "within"}
+    entry = forgetting(order, model, row, settings, "fit", own, x)
     return Entry(model, row, entry.cell, entry.origin, f"{entry.what} left", x)
 
 
@@ -94,6 +104,24 @@ def mean_of(values: Sequence[float]) -> float | None:
 def per_request(found: Findings, model: str, row: str, level: str, key: str) -> float | None:
     """Return the mean over requests of a number that was noted for each."""
     return mean_of([value for one in found.of(model, row, level) for value in one.series.get(key, [])])
+
+
+def timed_of(found: Findings, model: str, row: str, level: str) -> int:
+    """Return how many requests of a line were timed."""
+    return sum(len(one.series.get("total", [])) for one in found.of(model, row, level))
+
+
+def were_timed(found: Findings) -> list[str]:
+    """Return how many requests of a line were timed, where an order limits the seconds for them."""
+    within = found.order.within
+    counts = [int(one.numbers["timed"]) for _, one in found.found if "timed" in one.numbers]
+    if within is None or not counts:
+        return []
+    many = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+    return [
+        f"Timed one by one were those that began within {within:g} s ({many} of a line); the others were",
+        "forgotten at once, which leads to the same state.",
+    ]
 
 
 def retrain_seconds(found: Findings, model: str, what: str, x: float | None = None) -> float | None:

@@ -10,7 +10,6 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from receraser.reproduce import paper
-from receraser.reproduce.cell import Extras
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
 from receraser.reproduce.picture import colour, full_retrain, label_below, panels, plain_logarithm, titled
@@ -19,10 +18,13 @@ from receraser.reproduce.studies.requests import (
     in_retrains,
     mean_of,
     of_method,
+    one_by_one,
     per_request,
     retrain_seconds,
     row_of,
     survivors,
+    timed_of,
+    were_timed,
 )
 from receraser.reproduce.studies.study import Entry, Findings, Study, picked
 
@@ -42,7 +44,7 @@ def entries(order: Order) -> list[Entry]:
     found = []
     for model in order.models:
         for level in LEVELS:
-            extras: Extras = {"level": level, "n": order.forgets or FORGETS}
+            extras = one_by_one(order, level, FORGETS)
             found.append(survivors(order, model, "retrain", of_method(order, model, "retrain"), extras))
             for method in wanted:
                 if method != "retrain":
@@ -60,6 +62,7 @@ def page(found: Findings) -> list[str]:
         "paper's. Retrain: a full fit on the survivors; where it takes less than 5 s, the median of 3 fits.",
         "Pre-training and partition come once, and again with every rebuild. The control is attention over",
         "the very same submodels as Spectral's, on the very same shards. One seed.",
+        *were_timed(found),
     ]
     for model in found.models:
         lines += ["", f"## {named(model)}", "", *_times(found, model), "", *_quality(found, model)]
@@ -71,6 +74,7 @@ def page(found: Findings) -> list[str]:
 def _times(found: Findings, model: str) -> list[str]:
     full = {level: retrain_seconds(found, model, f"{level} left") for level in LEVELS}
     printed = paper.TABLE4.get(found.order.dataset, {}).get(model)
+    limited = found.order.within is not None
     rows = []
     for row in found.rows(model):
         if row == "retrain":
@@ -84,14 +88,16 @@ def _times(found: Findings, model: str) -> list[str]:
         for level in LEVELS:
             share = in_retrains(found, model, row, level)
             cells += [_text(per_request(found, model, row, level, "total")), "" if share is None else f"{share:.3f}"]
-        rows.append(cells)
+        counts = " and ".join(str(timed_of(found, model, row, level)) for level in LEVELS)
+        rows.append([*cells, *([counts] if limited else [])])
     if printed is not None:
         share = printed.total / printed.retrain
         rows.append(["paper: Retrain", "", "", "", "", f"{printed.retrain:g} min", "1", "", ""])
         theirs = [f"{value:g} min" for value in (printed.shard, printed.aggregation, printed.total)]
         rows.append(["paper: RecEraser", "", "", *theirs, f"{share:.3f}", "", ""])
     columns = ["", "pre-training", "partition", "shard", "aggregation", "an interaction", "of a retrain"]
-    return table([*columns, "a user", "of a retrain"], rows)
+    columns += ["a user", "of a retrain", *(["timed"] if limited else [])]
+    return table(columns, [row + [""] * (len(columns) - len(row)) for row in rows])
 
 
 def _quality(found: Findings, model: str) -> list[str]:

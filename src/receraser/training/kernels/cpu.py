@@ -14,6 +14,7 @@ from receraser.training.kernels.vectors import add_row, compiled, dot_rows, para
 __all__ = [
     "add_columns",
     "add_pairs",
+    "add_squares",
     "best_of_rows",
     "claim",
     "co_counts",
@@ -275,6 +276,14 @@ def gathered(columns: Float32, rows: NDArray[np.int32], edge: int, out: Float64)
             continue
         for c in range(columns.shape[1]):
             out[place, edge + c] = columns[row, c]
+
+
+@compiled
+def add_squares(block: Float64, out: Float64) -> None:
+    """Add the squares in each column of a block to `out`, row after row. By one thread."""
+    for row in range(block.shape[0]):
+        for c in range(block.shape[1]):
+            out[c] += block[row, c] * block[row, c]
 
 
 @parallel

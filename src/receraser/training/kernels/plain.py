@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 __all__ = [
     "add_columns",
     "add_pairs",
+    "add_squares",
     "best_of_rows",
     "claim",
     "co_counts",
@@ -129,6 +130,11 @@ def gathered(columns: Float32, rows: NDArray[np.int32], edge: int, out: NDArray[
     part = out[:, edge : edge + columns.shape[1]]
     part[:] = 0.0
     part[rows >= 0] = columns[rows[rows >= 0]]
+
+
+def add_squares(block: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Add the squares in each column of a block to `out`."""
+    out += (block * block).sum(axis=0)
 
 
 def best_of_rows(
