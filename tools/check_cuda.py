@@ -21,20 +21,18 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 from receraser import seeds
-from receraser.aggregation.attention import Attention
-from receraser.aggregation.mean import Mean
-from receraser.aggregation.static import Static
 from receraser.aggregation.weighted import WeightedSum
+from receraser.config import EngineConfig, resolve
 from receraser.data.interactions import Histories, Interactions
 from receraser.data.worlds import large_world_interactions
-from receraser.engine import Engine
+from receraser.erasure.plan import plan
+from receraser.erasure.request import ForgetRequest
 from receraser.evaluation import RankingTask, evaluate
 from receraser.execution.local import LocalExecutor
 from receraser.fingerprint import of_tensors
 from receraser.models.lightgcn import on_cpu, on_cuda
 from receraser.models.objectives import NonSampling
 from receraser.models.registry import make_factor_model, make_model
-from receraser.partition.hashed import Hashed
 from receraser.ranking import top_k
 from receraser.training.batches import Triples, UserTriples
 from receraser.training.kernels import pairs_cuda
@@ -43,6 +41,7 @@ from receraser.training.loop import Descent
 from receraser.training.optimizers import Adam
 from receraser.training.pairs import ADAGRAD, ADAM, PairSteps, Rule
 from receraser.training.sparse import gather, times_dense
+from receraser.work import Work
 
 GPU = torch.device("cuda")
 CPU = torch.device("cpu")
@@ -265,24 +264,49 @@ def check_forget(model: str, **settings: object) -> str:
     train, valid = left.take(~held), left.take(held)
     own = rows.without(left)
     seconds = []
-    attention = partial(Attention, n_epochs=3, validate_every=1, batch_size=256, user_batch_size=64)
-    for aggregator in (Mean(), Static(n_epochs=2), attention(), attention(user_parts=2)):
+    attention = {"n_epochs": 3, "validate_every": 1, "batch_size": 256, "user_batch_size": 64}
+    combined: list[tuple[str, dict[str, object]]] = [
+        ("mean", {}),
+        ("static", {"n_epochs": 2}),
+        ("attention", {**attention}),
+        ("attention", {**attention, "user_parts": 2}),
+        ("spectral", {"rank": 16}),
+    ]
+    for name, more in combined:
+        config = in_shards(model, 3, {"dim": 16, **settings}, name, more)
         digests = []
         for table in (Interactions.union([train, own]), train):
             with LocalExecutor(2) as executor:
-                engine = Engine(
-                    model=make_model(model, {"dim": 16, "device": "cuda", **settings}),
-                    partitioner=Hashed(n_shards=3),
-                    aggregator=aggregator,
-                    seed=5,
-                    executor=executor,
-                ).fit(table, valid=valid)
+                state = Work(config, executor).fit(table, valid)
                 if table is not train:
-                    engine.forget(gone)
-                    seconds.append(sum(engine.seconds.values()))
-                digests.append(engine.digest)
-        assert digests[0] == digests[1], f"{aggregator.name}: forget and fresh fit differ"
-    return f"mean, static, attention equal to a fresh fit; forget {max(seconds):.2f} s"
+                    work, planned = (
+                        Work(config, executor),
+                        plan(ForgetRequest.of(users=gone), table, valid, state.partition),
+                    )
+                    state = work.forget(state, planned, work.forget_report(state, planned, anew=False))
+                    seconds.append(sum(work.seconds.values()))
+                digests.append(state.digest)
+        assert digests[0] == digests[1], f"{name}: forget and fresh fit differ"
+    return f"mean, static, attention, spectral equal to a fresh fit; forget {max(seconds):.2f} s"
+
+
+def in_shards(
+    model: str, shards: int, settings: dict[str, object], aggregation: str, more: dict[str, object]
+) -> EngineConfig:
+    """Return a configuration: users cut into shards by the hash."""
+    return resolve(
+        EngineConfig(
+            method="custom",
+            model=model,
+            partition="hash",
+            aggregation=aggregation,
+            shards=shards,
+            seed=5,
+            device="cuda",
+            hyperparameters=settings,
+            aggregation_settings=more,
+        )
+    )
 
 
 def check_moves() -> str:
@@ -354,14 +378,8 @@ def check_at_scale(model: str, **settings: object) -> str:
         for workers in (1, 1, 8):
             started = time.perf_counter()
             with LocalExecutor(workers) as executor:
-                engine = Engine(
-                    model=make_model(model, {"dim": 64, "device": "cuda", **settings}),
-                    partitioner=Hashed(n_shards=shards),
-                    aggregator=Mean(),
-                    seed=5,
-                    executor=executor,
-                ).fit(rows)
-                digests.append([one.digest for one in engine.shards])
+                state = Work(in_shards(model, shards, {"dim": 64, **settings}, "mean", {}), executor).fit(rows, None)
+                digests.append([of_tensors(one.model.state()) for one in state.shards])
             seconds.append(time.perf_counter() - started)
         again, beside = (sum(a != b for a, b in zip(digests[0], other, strict=True)) for other in digests[1:])
         assert not again, f"{shards} shards: {again} differ from one run to the next"
