@@ -54,7 +54,7 @@ def test_from_end_to_end(study: str, out: Path) -> None:
     ran, files = reproduce(order(study, out), told.append)
     assert ran.failed == []
     expected = ["json", "md"] + (["png", "svg"] if study in PICTURES else [])
-    assert [file.name for file in files] == [f"{study}-{WORLD}.{kind}" for kind in expected]
+    assert [file.name for file in files] == [f"{study}-{WORLD}-wmf.{kind}" for kind in expected]
     assert all(file.stat().st_size > 300 for file in files)
     document = json.loads(files[0].read_text())
     assert document["missing"] == 0
@@ -83,7 +83,7 @@ def test_a_report_needs_no_data_and_computes_nothing(
     out: Path, monkeypatch: pytest.MonkeyPatch, no_pictures: None
 ) -> None:
     reproduce(order("table3", out), lambda _: None)
-    page = (out / f"table3-{WORLD}.md").read_text()
+    page = (out / f"table3-{WORLD}-wmf.md").read_text()
     monkeypatch.setattr("receraser.reproduce.command.load", None)
     monkeypatch.setattr("receraser.reproduce.command.run", None)
     _, files = reproduce(order("table3", out, report=True), lambda _: None)

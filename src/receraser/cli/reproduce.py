@@ -61,8 +61,9 @@ def reproduce(
     """Reproduce the paper's tables and figures, and more.
 
     Ours beside theirs. Finished cells are kept: a second run does only what is missing, and whoever interrupts loses
-    one cell at most. Writes NAME-DATASET.json, .md, .png and .svg. Where only numpy, scipy and torch are installed,
-    python -m receraser.reproduce computes the same cells; copy them and make the page here, with --report.
+    one cell at most. Writes NAME-DATASET.json, .md, .png and .svg; with --models, their names are part of these. Where
+    only numpy, scipy and torch are installed, python -m receraser.reproduce computes the same cells; copy them and make
+    the page here, with --report.
     """
     from receraser.reproduce import paper
     from receraser.reproduce.command import planned

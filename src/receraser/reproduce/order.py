@@ -95,8 +95,15 @@ class Order:
 
     @property
     def name(self) -> str:
-        """What the results' files begin with."""
-        return f"{self.study}-{self.dataset}"
+        """What the results' files begin with: some models alone have files of their own.
+
+        Examples
+        --------
+        >>> Order("batch", models=("wmf", "bpr")).name, Order("batch", models=("wmf", "lightgcn", "bpr")).name
+        ('batch-ml-1m-bpr-wmf', 'batch-ml-1m')
+        """
+        some = [] if set(self.models) == set(paper.MODELS) else [one for one in paper.MODELS if one in self.models]
+        return "-".join([self.study, self.dataset, *some])
 
     @property
     def command(self) -> str:

@@ -1,4 +1,4 @@
-"""Results to files: OUT/NAME-DATASET.json, .md, .png and .svg, made of the cells that are there.
+"""Results to files: OUT/NAME-DATASET[-MODEL...].json, .md, .png and .svg, made of the cells that are there.
 
 No row and no id is in them: means, spreads, times, settings, and with each the command, the day and the hardware.
 """
