@@ -214,3 +214,14 @@ print("done")
 def test_the_numeric_core_does_without_what_only_the_edges_need() -> None:
     """Where there is torch, numpy and scipy and nothing else, every model and every part fits, and learns."""
     assert python(CORE.format(missing=EDGES)) == "done"
+
+
+TOOLS = SOURCE.parents[1] / "tools"
+
+
+@pytest.mark.parametrize("tool", ["check_cuda.py", "cells_on_gpu.py"])
+def test_what_is_run_on_a_bare_machine_asks_for_nothing_more(tool: str) -> None:
+    """A GPU that is lent has torch, numpy and scipy, and nothing can be installed there."""
+    missing = [*EDGES, "cryptography", "matplotlib", "optuna"]
+    script = f"import runpy, sys; sys.modules |= dict.fromkeys({missing}); runpy.run_path({str(TOOLS / tool)!r})"
+    assert python(f"{script}; print('imported')") == "imported"
