@@ -94,7 +94,8 @@ class Process:
                 self._tell(computed(shop, cell, self._kept, self._data.digest, self._options.device))
         if waiting and waiting[0].kind != "fit" and self._time_left():
             shop.fitted(shop.config(waiting[0]))
-        self._later.append((shop, waiting))
+        if waiting:
+            self._later.append((shop, waiting))
 
     def forget(self) -> None:
         """Compute what is timed; nobody else does meanwhile."""
@@ -151,7 +152,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=[], help="of those that the studies have; by default all")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--forgets", type=int)
-    parser.add_argument("--within", type=float)
+    parser.add_argument("--within", type=float, help="seconds for the requests of a line; the rest go at once")
     parser.add_argument("--untimed", action="store_true", help="only what may be computed beside other work")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: to try it")
     parser.add_argument("--jobs", type=int, default=10)

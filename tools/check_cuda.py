@@ -264,11 +264,11 @@ def check_forget(model: str, **settings: object) -> str:
     train, valid = left.take(~held), left.take(held)
     own = rows.without(left)
     seconds = []
-    attention = {"n_epochs": 3, "validate_every": 1, "batch_size": 256, "user_batch_size": 64}
+    attention: dict[str, object] = {"n_epochs": 3, "validate_every": 1, "batch_size": 256, "user_batch_size": 64}
     combined: list[tuple[str, dict[str, object]]] = [
         ("mean", {}),
         ("static", {"n_epochs": 2}),
-        ("attention", {**attention}),
+        ("attention", attention),
         ("attention", {**attention, "user_parts": 2}),
         ("spectral", {"rank": 16}),
     ]
@@ -279,10 +279,8 @@ def check_forget(model: str, **settings: object) -> str:
             with LocalExecutor(2) as executor:
                 state = Work(config, executor).fit(table, valid)
                 if table is not train:
-                    work, planned = (
-                        Work(config, executor),
-                        plan(ForgetRequest.of(users=gone), table, valid, state.partition),
-                    )
+                    work = Work(config, executor)
+                    planned = plan(ForgetRequest.of(users=gone), state.train, state.valid, state.partition)
                     state = work.forget(state, planned, work.forget_report(state, planned, anew=False))
                     seconds.append(sum(work.seconds.values()))
                 digests.append(state.digest)

@@ -100,6 +100,15 @@ def test_a_page_says_how_many_requests_were_timed(tmp_path: Path, no_pictures: N
     assert lines[0][-1] == "timed"
     assert {len(line) for line in lines[:4]} == {len(lines[0])}
     assert [line[-1] for line in lines[2:4]] == ["", "1 and 1"], "of the retrain, and of spectral"
+    assert "side by side" not in page
+    kept, rows = Kept(asked.cells), load(None, WORLD).digest
+    for entry in find_study("table4").entries(asked):  # as a tool leaves them that fits many at once
+        result = kept.read(entry.cell.digest(rows, "cpu"))
+        assert result is not None
+        if entry.row == "spectral":
+            kept.write(entry.cell, rows, "cpu", dataclasses.replace(result, seconds={}))
+    _, files = reproduce(dataclasses.replace(asked, report=True), lambda _: None)
+    assert "with every rebuild; blank where first fits ran side by side." in files[1].read_text()
 
 
 def test_a_page_says_what_is_missing(out: Path, no_pictures: None) -> None:

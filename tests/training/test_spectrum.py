@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -9,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receraser.training import kernels
+from receraser.training import spectrum
 from receraser.training.spectrum import Group, leading, signs, square_root, whitened
 
 
@@ -97,31 +96,38 @@ def test_the_same_bits_again() -> None:
     assert leading(columns, 10)[0].tobytes() == leading(columns.copy(), 10)[0].tobytes()
 
 
-@pytest.fixture
-def threads() -> Iterator[None]:
-    before = kernels.threads()
-    yield
-    kernels.use_threads(before)
+@pytest.mark.parametrize("n", [1500, 9100])
+def test_the_bits_do_not_depend_on_the_number_of_threads(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several stretches of blocks, with orthogonal columns too; added up in order, whoever is ready first."""
+    columns = np.random.default_rng(5).normal(size=(n, 70)) * np.geomspace(1, 1e-6, 70)
+    left = leading(columns, 20, np.float32)[0]
+    for whole in (columns, Halves(left, columns[:, :30], (True, False))):
+        found = set()
+        for number in (1, 2, 2, 2, 3, 5, 8):
+            monkeypatch.setattr(spectrum, "threads", lambda number=number: number)
+            kept, values = leading(whole, 30)
+            found.add(kept.tobytes() + values.tobytes())
+        assert len(found) == 1
 
 
-def test_the_bits_do_not_depend_on_the_number_of_threads(threads: None) -> None:
-    """Of several stretches of blocks, the last of them not a whole one; added up in order, whoever is ready first."""
-    columns = np.random.default_rng(5).normal(size=(9100, 70)) * np.geomspace(1, 1e-6, 70)
-    found = set()
-    for number in (1, 2, 2, 2, 2):
-        kernels.use_threads(number)
-        if kernels.threads() != number:
-            pytest.skip("numba may use a single thread here")
-        kept, values = leading(columns, 30)
-        found.add(kept.tobytes() + values.tobytes())
-    assert len(found) == 1
+@pytest.mark.parametrize("n", [0, 1, 511, 512, 513, 4096, 4097, 8192, 8193, 100_000])
+def test_stretches_are_of_equal_length_and_blocks_not_too_long(n: int) -> None:
+    stretches = spectrum._stretches(n)
+    blocks = [block for stretch in stretches for block in stretch]
+    assert [block.start for block in blocks] == [0, *(block.stop for block in blocks[:-1])][: len(blocks)]
+    assert (blocks[-1].stop if blocks else 0) == n
+    assert all(0 < block.stop - block.start <= 512 for block in blocks)
+    lengths = [stretch[-1].stop - stretch[0].start for stretch in stretches]
+    assert max(lengths, default=0) - min(lengths, default=0) <= 1
+    assert len(stretches) == (0 if not n else 1 if n <= 512 else 8 if n <= 4096 else 16)
 
 
-@pytest.mark.parametrize("n", [511, 512, 513, 1024, 1500, 8192, 8193, 9000])
+@pytest.mark.parametrize("n", [511, 512, 513, 1024, 1500, 4096, 4097, 9000])
 def test_blocks_of_rows_make_up_the_whole(n: int) -> None:
     columns = np.random.default_rng(n).normal(size=(n, 6))
     kept, values = leading(columns, 6)
-    some = np.unique(np.concatenate([np.arange(0, n, 97), np.arange(0, n, 512), [n - 1]]))  # the first of every block
+    begins = [block.start for stretch in spectrum._stretches(n) for block in stretch]
+    some = np.unique(np.concatenate([np.arange(0, n, 97), begins, [n - 1]]))
     np.testing.assert_allclose(kept[some] @ kept[some].T, columns[some] @ columns[some].T, atol=1e-9)
     np.testing.assert_allclose(values, np.linalg.svd(columns, compute_uv=False), atol=1e-9)
 

@@ -18,7 +18,7 @@ from receraser.data.ids import IdMap
 from receraser.fingerprint import Tensors
 from receraser.protocols import Progress
 from receraser.training.kernels import on_cpu, threads
-from receraser.training.pool import pool
+from receraser.training.pool import spread
 from receraser.training.spectrum import Group, leading
 
 __all__ = ["MergeTree", "holding", "needed"]
@@ -95,8 +95,8 @@ class MergeTree:
     Parameters
     ----------
     items, columns
-        Return the items of a shard and its columns, a row for each. Called from threads that `leading` takes too: they
-        must not wait for it.
+        Return the items of a shard and its columns, a row for each. Called from threads that `leading` takes too
+        (`training.pool.spread`): they must not wait for it.
     width
         How many columns a node is cut back to. One of up to a third more is left as it is: to cut it costs more than it
         saves above it (two shards of 64 columns each, where the width is 96 or more).
@@ -149,7 +149,7 @@ class MergeTree:
 
     def _leaves(self, shards: Sequence[int]) -> list[Node]:
         """Return shards, one or two, made side by side."""
-        made = pool(min(threads(), 2)).map(self._columns, shards)
+        made = spread(self._columns, shards, min(threads(), 2))
         return [Node(self._places[_name(0, k)], columns, cut=False) for k, columns in zip(shards, made, strict=True)]
 
     def _both(self, level: int, i: int) -> tuple[Places, Columns | _Beside, bool]:
@@ -183,13 +183,14 @@ class _Beside:
             self._parts.append((np.ascontiguousarray(columns, dtype=np.float32), row))
             self.groups.append(Group(slice(edge, edge + columns.shape[1]), cut))
             edge += columns.shape[1]
+        self._gathered = on_cpu().gathered
         self.shape = len(at), sum(columns.shape[1] for columns, _ in self._parts)
 
     def write(self, rows: slice, out: NDArray[np.float64]) -> None:
         """Write some rows."""
         edge = 0
         for columns, row in self._parts:
-            on_cpu().gathered(columns, row[rows], edge, out)
+            self._gathered(columns, row[rows], edge, out)
             edge += columns.shape[1]
 
     def whole(self) -> Columns:

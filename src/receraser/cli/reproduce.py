@@ -43,7 +43,8 @@ def reproduce(
     within: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="For the requests of a line that are timed; those left then are forgotten at once."
+            metavar="SECONDS",
+            help="For the requests of a line that are timed; those left then are forgotten at once. For --report too.",
         ),
     ] = None,
     out: Annotated[
@@ -61,7 +62,7 @@ def reproduce(
     """Reproduce the paper's tables and figures, and more.
 
     Ours beside theirs. Finished cells are kept: a second run does only what is missing, and whoever interrupts loses
-    one cell at most. Writes NAME-DATASET.json, .md, .png and .svg; with --models, their names are part of these. Where
+    one cell at most. Writes NAME-DATASET.json, .md, .png and .svg; some models alone have files of their own. Where
     only numpy, scipy and torch are installed, python -m receraser.reproduce computes the same cells; copy them and make
     the page here, with --report.
     """

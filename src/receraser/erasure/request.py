@@ -138,12 +138,26 @@ class ForgetRequest:
 
     # ------------------------------------------------------------------ new requests
 
+    @classmethod
+    def union(cls, requests: Iterable[ForgetRequest]) -> ForgetRequest:
+        """Return the request of everything that one of these names.
+
+        Examples
+        --------
+        >>> ForgetRequest.union([ForgetRequest.of(users=["u7"]), ForgetRequest.of(users=["u1"], items=["a"])])
+        ForgetRequest(2 users, 1 items, 0 interactions)
+        """
+        several = list(requests)
+        made = cls.of(
+            [user for one in several for user in one.users],
+            [item for one in several for item in one.items],
+            [pair for one in several for pair in one.interactions],
+        )
+        return replace(made, repeated=made.repeated + sum(one.repeated for one in several))
+
     def __or__(self, other: ForgetRequest) -> ForgetRequest:
         """Return the request of everything that either names."""
-        both = ForgetRequest.of(
-            self.users + other.users, self.items + other.items, self.interactions + other.interactions
-        )
-        return replace(both, repeated=both.repeated + self.repeated + other.repeated)
+        return ForgetRequest.union([self, other])
 
     def renamed(self, names: Mapping[str, str]) -> ForgetRequest:
         """Return the same request with every user replaced by names[user]: how pseudonyms come in, or go out again.

@@ -49,10 +49,10 @@ def toy_partition(partition: str, settings: Settings) -> Task:
 
 
 def toy_aggregation(aggregation: str, settings: Settings, model: str, hyperparameters: Settings) -> Task:
-    """Return an aggregation in miniature."""
+    """Return an aggregation in miniature; of five shards where they are merged, so that there is a node that is cut."""
     rows = _rows()
     submodels = []
-    for _ in range(2):
+    for _ in range(5 if aggregation == "spectral" else 2):
         one = make_submodel(model, hyperparameters)
         state = {
             name: np.ones((len(ids), one.dim), dtype=np.float32)

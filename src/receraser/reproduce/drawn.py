@@ -62,12 +62,7 @@ def gone_in(data: Dataset, cell: Cell) -> ForgetRequest:
     """Return what a cell's fit does not see: that of the requests or of the batch that its extras name, or nothing."""
     extras = cell.extras
     if "level" in extras:
-        several = requests(data.full, str(extras["level"]), int(extras["n"]), cell.seed)
-        return ForgetRequest.of(
-            users=[name for one in several for name in one.users],
-            items=[name for one in several for name in one.items],
-            interactions=[pair for one in several for pair in one.interactions],
-        )
+        return ForgetRequest.union(requests(data.full, str(extras["level"]), int(extras["n"]), cell.seed))
     if "who" in extras:
         return batch_of(data, str(extras["who"]), float(extras["size"]), cell.seed)
     return ForgetRequest()

@@ -7,9 +7,7 @@ are of training alone, too). Workers are warm. Each affected shard is fitted fro
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
-import operator
 import time
 from collections.abc import Callable, Mapping
 
@@ -47,7 +45,7 @@ def forgets(shop: Workshop, cell: Cell) -> Result:
         for key, value in _numbers(seconds, report).items():
             series.setdefault(key, []).append(value)
     if waiting:
-        state, _, _ = forgotten(shop, config, state, functools.reduce(operator.or_, waiting))
+        state, _, _ = forgotten(shop, config, state, ForgetRequest.union(waiting))
     found = ranked(shop.measured(state))
     return dataclasses.replace(
         found,
@@ -100,8 +98,7 @@ def gradual(shop: Workshop, cell: Cell) -> Result:
     series |= {name: [first.metrics[name]] for name in ranked(first).metrics}
     found = ranked(first)
     for step in range(steps):
-        some = everybody[bounds[step] : bounds[step + 1]]
-        request = ForgetRequest.of(users=[name for one in some for name in one.users])
+        request = ForgetRequest.union(everybody[bounds[step] : bounds[step + 1]])
         state, seconds, report = forgotten(shop, config, state, request)
         found = ranked(shop.measured(state))
         series["gone"].append(share * (step + 1) / steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,8 +82,8 @@ class Order:
             raise UsageError(f"--seeds is {self.seeds}; expected at least 1")
         if self.forgets is not None and self.forgets < 1:
             raise UsageError(f"--forgets is {self.forgets}; expected at least 1")
-        if self.within is not None and not self.within > 0:
-            raise UsageError(f"--within is {self.within:g}; expected more than 0 seconds")
+        if self.within is not None and not 0 < self.within < math.inf:
+            raise UsageError(f"--within is {self.within}; expected more than 0 seconds, or leave it out")
         if self.jobs < 1:
             raise UsageError(f"--jobs is {self.jobs}; expected at least 1")
         if self.device not in DEVICES:
@@ -102,8 +103,9 @@ class Order:
         >>> Order("batch", models=("wmf", "bpr")).name, Order("batch", models=("wmf", "lightgcn", "bpr")).name
         ('batch-ml-1m-bpr-wmf', 'batch-ml-1m')
         """
-        some = [] if set(self.models) == set(paper.MODELS) else [one for one in paper.MODELS if one in self.models]
-        return "-".join([self.study, self.dataset, *some])
+        some = [one for one in paper.MODELS if one in self.models]
+        whole = self.study == "table2" or set(some) == set(paper.MODELS)  # data sets have no model
+        return "-".join([self.study, self.dataset, *([] if whole else some)])
 
     @property
     def command(self) -> str:
@@ -119,7 +121,7 @@ class Order:
         if self.forgets is not None:
             words += ["--forgets", str(self.forgets)]
         if self.within is not None:
-            words += ["--within", f"{self.within:g}"]
+            words += ["--within", f"{float(self.within)!r}"]
         return shlex.join([*words, "--device", self.device])
 
 

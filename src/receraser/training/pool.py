@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from threading import Barrier
 from typing import TypeVar
@@ -31,7 +31,8 @@ def spread(function: Callable[[Piece], Made], pieces: Sequence[Piece], n: int) -
     """Return the function's value of every piece, in order, computed by n threads, each with a run of pieces.
 
     One of them is the caller, which would only wait: for work of a millisecond, to hand it over and to be woken is a
-    good part.
+    good part. So the function is one that does not care which thread it is in (torch computes with one thread in those
+    of a pool, in the caller's with as many as it is told to), and the caller is in no pool: it would wait for itself.
 
     Examples
     --------
@@ -44,7 +45,10 @@ def spread(function: Callable[[Piece], Made], pieces: Sequence[Piece], n: int) -
     edges = [len(pieces) * i // n for i in range(n + 1)]
     runs = [pieces[edges[i] : edges[i + 1]] for i in range(n)]
     others = [pool(n - 1).submit(lambda own: [function(one) for one in own], run) for run in runs[:-1]]
-    last = [function(one) for one in runs[-1]]
+    try:
+        last = [function(one) for one in runs[-1]]
+    finally:
+        wait(others)  # whoever is told of an error here may take away what they compute with
     return [one for run in others for one in run.result()] + last
 
 

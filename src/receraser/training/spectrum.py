@@ -8,7 +8,7 @@ rounding: the space they span, and so every score, is not affected.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, pairwise
 from typing import Any, Protocol
@@ -76,15 +76,18 @@ def leading(
     n, width = columns.shape
     stretches = _stretches(n)
     groups = [Group(slice(0, width), orthogonal=False)] if isinstance(columns, np.ndarray) else columns.groups
+    add_squares = on_cpu().add_squares
 
     def squared(stretch: Sequence[slice]) -> Matrix:
         total, space, product = np.zeros((width, width)), np.empty((_BLOCK, width)), np.empty(width * width)
         for rows in stretch:
-            _add_squares(_widened(columns, rows, space), groups, total, product)
+            _add_products(_widened(columns, rows, space), groups, total, product, add_squares)
         return total
 
     n_threads = min(threads(), _MOST_THREADS)
-    gram = sum(spread(squared, stretches, n_threads), start=np.zeros((width, width)))
+    gram = np.zeros((width, width))
+    for part in spread(squared, stretches, n_threads):
+        gram += part
     values, vectors = np.linalg.eigh(gram)  # ascending; of the lower half
     singular = np.sqrt(np.maximum(values[::-1], 0.0))
     chosen = np.ascontiguousarray(vectors[:, ::-1][:, :rank])  # (width, min(rank, width))
@@ -110,11 +113,18 @@ def leading(
     return kept, singular
 
 
-def _add_squares(block: Matrix, groups: Sequence[Group], total: Matrix, product: Matrix) -> None:
+def _add_products(
+    block: Matrix,
+    groups: Sequence[Group],
+    total: Matrix,
+    product: Matrix,
+    add_squares: Callable[[Matrix, Matrix], None],
+) -> None:
     """Add what a block of rows has to the lower half of X^T X; `product` is space for one of its parts."""
+    diagonal = np.einsum("ii->i", total)  # a view that can be written to, which `np.diagonal` is not
     for left, right in combinations_with_replacement(groups, 2):
         if left is right and left.orthogonal:
-            on_cpu().add_squares(block[:, left.columns], np.einsum("ii->i", total)[left.columns])
+            add_squares(block[:, left.columns], diagonal[left.columns])
         else:
             at_left, at_right = block[:, left.columns], block[:, right.columns]
             shape = at_right.shape[1], at_left.shape[1]

@@ -76,7 +76,7 @@ def forgetting(
 def one_by_one(order: Order, level: str, n: int) -> Extras:
     """Return what a cell of requests one after another takes: so many, unless the order says how many, of a level."""
     own: dict[str, str | int | float] = {"level": level, "n": order.forgets or n}
-    return own if order.within is None else {**own, "within": order.within}
+    return own if order.within is None else {**own, "within": float(order.within)}
 
 
 def survivors(order: Order, model: str, row: str, settings: Chosen, extras: Extras, x: float = 0.0) -> Entry:
@@ -106,9 +106,9 @@ def per_request(found: Findings, model: str, row: str, level: str, key: str) -> 
     return mean_of([value for one in found.of(model, row, level) for value in one.series.get(key, [])])
 
 
-def timed_of(found: Findings, model: str, row: str, level: str) -> int:
-    """Return how many requests of a line were timed."""
-    return sum(len(one.series.get("total", [])) for one in found.of(model, row, level))
+def timed_of(found: Findings, model: str, row: str, level: str) -> str:
+    """Return how many requests of a line were timed; nothing where it was not measured."""
+    return str(sum(len(one.series.get("total", [])) for one in found.of(model, row, level)) or "")
 
 
 def were_timed(found: Findings) -> list[str]:

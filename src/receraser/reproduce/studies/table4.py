@@ -36,7 +36,7 @@ __all__ = ["STUDY"]
 METHODS = ("retrain", "sisa", "grapheraser", "receraser", "spectral", "attention-on-hash", "gram")
 LEVELS = ("interactions", "users")
 FORGETS = 100
-_BESIDE = "; not timed here: first fits ran side by side."
+_BESIDE = "; blank where first fits ran side by side."
 
 
 def entries(order: Order) -> list[Entry]:
@@ -58,12 +58,12 @@ def page(found: Findings) -> list[str]:
     """Return a table of times and one of quality for each model."""
     n = found.order.forgets or FORGETS
     in_shards = [one for entry, one in found.found if entry.cell.config is not None and entry.cell.config.shards > 1]
-    alone = any("partition" in one.seconds for one in in_shards)
+    beside = any("partition" not in one.seconds for one in in_shards if one.series)
     lines = [
-        f"{n} random interactions, and {n} random users, forgotten one after another; means, from the request",
-        "to the next state in memory, workers warm; publishing it is not in it, nor in the paper's. Retrain: a",
-        "full fit on the survivors; where it takes less than 5 s, the median of 3 fits. Pre-training and",
-        f"partition come once, and again with every rebuild{'.' if alone else _BESIDE}",
+        f"{n} random interactions, and {n} random users, are forgotten one after another. Times are means, from",
+        "the request to the next state in memory, workers warm; publishing it is not in it, nor in the",
+        "paper's. Retrain: a full fit on the survivors; where it takes less than 5 s, the median of 3 fits.",
+        f"Pre-training and partition come once, and again with every rebuild{_BESIDE if beside else '.'}",
         "The control is attention over the very same submodels as Spectral's, on the very same shards. One seed.",
         *were_timed(found),
     ]
@@ -91,7 +91,7 @@ def _times(found: Findings, model: str) -> list[str]:
         for level in LEVELS:
             share = in_retrains(found, model, row, level)
             cells += [_text(per_request(found, model, row, level, "total")), "" if share is None else f"{share:.3f}"]
-        counts = " and ".join(str(timed_of(found, model, row, level)) for level in LEVELS)
+        counts = " and ".join(filter(None, (timed_of(found, model, row, level) for level in LEVELS)))
         rows.append([*cells, *([counts] if limited else [])])
     if printed is not None:
         share = printed.total / printed.retrain
