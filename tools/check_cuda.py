@@ -385,6 +385,27 @@ def check_at_scale(model: str, **settings: object) -> str:
     return f"equal, again and side by side; {max(seconds):.0f} s"
 
 
+def check_attended(model: str, **settings: object) -> str:
+    """Attention over ten shards of ML-1M's size: learned again in other workers, and after a forget, the same."""
+    rows = large_world_interactions(6_000, 3_300, 600_000)
+    gone = ForgetRequest.of(users=rows.users.ids[:3])
+    left = rows.take(~gone.cells(rows))
+    batches: dict[str, object] = {"n_epochs": 3, "batch_size": 32_768, "user_batch_size": 256}
+    config = in_shards(model, 10, {"dim": 64, **settings}, "attention", batches)
+    digests = []
+    for table in (rows, left, left):
+        with LocalExecutor(2) as executor:
+            work = Work(config, executor)
+            state = work.fit(table, None)
+            if table is rows:
+                planned = plan(gone, state.train, state.valid, state.partition)
+                state = work.forget(state, planned, work.forget_report(state, planned, anew=False))
+            digests.append(state.digest)
+    assert digests[1] == digests[2], "one fit and the next differ"
+    assert digests[0] == digests[1], "forget and fresh fit differ"
+    return "a forget, a fresh fit and another one are equal"
+
+
 CHECKS: dict[str, Callable[[], str]] = {
     "draws": check_draws,
     "batches": check_batches,
@@ -408,6 +429,8 @@ CHECKS: dict[str, Callable[[], str]] = {
     "bpr at scale": lambda: check_at_scale("bpr", n_epochs=8, batch_size=2048, learning_rate=0.05),
     "wmf at scale": lambda: check_at_scale("wmf"),
     "lightgcn at scale": lambda: check_at_scale("lightgcn", n_epochs=4, batch_size=8192, learning_rate=0.005),
+    "attention over wmf at scale": lambda: check_attended("wmf"),
+    "attention over bpr at scale": lambda: check_attended("bpr", n_epochs=4, batch_size=2048, learning_rate=0.05),
 }
 
 
