@@ -10,7 +10,7 @@ SMALL = ("--dataset", "synthetic-60x24x700", "--models", "wmf", "--seeds", 1, "-
 def test_the_document_and_the_files(cli: Cli, tmp_path: Path) -> None:
     done = cli("reproduce", "figure2", *SMALL, "--methods", "random,hash", "--out", tmp_path, "--json")
     assert done.code == 0
-    names = [f"figure2-synthetic-60x24x700.{kind}" for kind in ("json", "md", "png", "svg")]
+    names = [f"figure2-synthetic-60x24x700-wmf.{kind}" for kind in ("json", "md", "png", "svg")]
     assert done.json == {"computed": 3, "failed": [], "files": [str(tmp_path / name) for name in names]}
     assert "3 of 3 cells to compute" in done.err
     again = cli("reproduce", "figure2", *SMALL, "--methods", "random", "--methods", "hash", "--out", tmp_path)
