@@ -143,10 +143,11 @@ def test_forgetting_leaves_what_a_fit_of_the_survivors_gives(worker: LocalExecut
 
 
 @pytest.mark.parametrize("level", ["users", "interactions"])
-def test_requests_that_begin_too_late_are_forgotten_at_once(level: str, worker: LocalExecutor) -> None:
+@pytest.mark.parametrize("method", ["spectral", "receraser", "sisa"])
+def test_requests_that_begin_too_late_are_forgotten_at_once(method: str, level: str, worker: LocalExecutor) -> None:
     """One is timed at least; what is left is the same, and so is the quality for everybody."""
     shop = Workshop(DATA.pseudonymous(), worker, "cpu")
-    config = settings("spectral").config
+    config = settings(method).config
     found = [
         forgetting.compute(shop, Cell("forgets", WORLD, config, {"level": level, "n": 6, **more}))
         for more in ({}, {"within": 1e-9}, {"within": 600.0})
