@@ -44,7 +44,7 @@ def reproduce(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="For the requests of a line that are timed; those left then go at once (table4, figure4, levels, pareto).",
+            help="For a line's timed requests; those left then go at once (table4, figure4, levels, pareto).",
         ),
     ] = None,
     out: Annotated[
