@@ -21,8 +21,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 from receraser import seeds
+from receraser.aggregation.learning import LinedUp
+from receraser.aggregation.network import Dense, Fused, Side, side_of
 from receraser.aggregation.weighted import WeightedSum
 from receraser.config import EngineConfig, resolve
+from receraser.data.ids import IdMap
 from receraser.data.interactions import Histories, Interactions
 from receraser.data.worlds import large_world_interactions
 from receraser.erasure.plan import plan
@@ -31,11 +34,11 @@ from receraser.evaluation import RankingTask, evaluate
 from receraser.execution.local import LocalExecutor
 from receraser.fingerprint import of_tensors
 from receraser.models.lightgcn import on_cpu, on_cuda
-from receraser.models.objectives import NonSampling
+from receraser.models.objectives import NonSampling, _hardest, _SlotScores
 from receraser.models.registry import make_factor_model, make_model
 from receraser.ranking import top_k
-from receraser.training.batches import Triples, UserTriples
-from receraser.training.kernels import pairs_cuda
+from receraser.training.batches import Triples, UserBatches, UserRows, UserTables, UserTriples
+from receraser.training.kernels import attention_cuda, pairs_cuda
 from receraser.training.least_squares import Problem, pad
 from receraser.training.loop import Descent
 from receraser.training.optimizers import Adam
@@ -78,41 +81,83 @@ def check_batches() -> str:
 
 
 def check_tables() -> str:
-    """WMF's loss over tables, as captured steps, learns what it learns step by step, and what rows one by one teach."""
-    rows = world()
-    learned: list[torch.Tensor] = []
-    for tables in (False, True, True):
-        p, q = (
-            torch.from_numpy(seeds.normal(key, np.arange(len(ids), dtype=np.uint64), 16) * np.float32(0.1)).to(GPU)
-            for key, ids in ((1, rows.users), (2, rows.items))
-        )
+    """WMF's loss over tables and slots, captured, learns what it learns step by step, and as from rows one by one."""
+    rows, apart = world(), []
+    one_by_one = learned_by_wmf(rows, UserBatches, captured=False)
+    for kind in (UserTables, UserRows):
+        captured, stepped = (learned_by_wmf(rows, kind, captured=captured) for captured in (True, False))
+        assert torch.equal(captured, stepped), f"{kind.__name__}: captured and step by step differ"
+        assert torch.equal(captured, learned_by_wmf(rows, kind, captured=True)), f"{kind.__name__}: two runs differ"
+        apart.append(float((one_by_one - captured).norm() / one_by_one.norm()))
+        assert apart[-1] < 1e-3, f"{kind.__name__}: {apart[-1]}"
+    differences = " and ".join(f"{one:.1e}" for one in apart)
+    return f"tables and slots captured as step by step; relative differences to rows one by one {differences}"
 
-        def vectors(
-            users: torch.Tensor | None = None, p: torch.Tensor = p, q: torch.Tensor = q
-        ) -> tuple[torch.Tensor, torch.Tensor]:
-            return p if users is None else gather(p, users), q
 
-        objective = NonSampling(
-            rows,
-            batch_size=64,
-            seed=3,
-            missing_weight=0.2,
-            dropout=0.3,
-            dim=16,
-            parameters=(p, q),
-            vectors=vectors,
-            tables=tables,
-        )
-        if len(learned) == 2:
-            objective.fixed_shape = False  # not captured
-        descent = Descent(objective, Adam((p, q), 0.01))
-        for epoch in (1, 2, 3):
-            descent.run_epoch(epoch)
-        learned.append(torch.cat([p, q]).detach().cpu())
-    assert torch.equal(learned[1], learned[2]), "captured and step by step differ"
-    apart = float((learned[0] - learned[1]).norm() / learned[0].norm())
-    assert apart < 1e-3, apart
-    return f"captured as step by step; relative difference to rows one by one {apart:.1e}"
+def learned_by_wmf(
+    rows: Interactions, kind: type[UserBatches | UserTables | UserRows], *, captured: bool
+) -> torch.Tensor:
+    """Return what three epochs of WMF's loss make of vectors."""
+    p, q = (
+        torch.from_numpy(seeds.normal(key, np.arange(len(ids), dtype=np.uint64), 16) * np.float32(0.1)).to(GPU)
+        for key, ids in ((1, rows.users), (2, rows.items))
+    )
+
+    def vectors(users: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        return p if users is None else gather(p, users), q
+
+    objective = NonSampling(
+        rows,
+        batch_size=64,
+        seed=3,
+        missing_weight=0.2,
+        dropout=0.3,
+        dim=16,
+        parameters=(p, q),
+        vectors=vectors,
+        kind=kind,
+    )
+    objective.fixed_shape = captured
+    descent = Descent(objective, Adam((p, q), 0.01))
+    for epoch in (1, 2, 3):
+        descent.run_epoch(epoch)
+    return torch.cat([p, q]).detach().cpu()
+
+
+def check_slots() -> str:
+    """The rows of a batch as large as Yelp2018's are in its slots as on the CPU, and give the same bits every time."""
+    rows, times = large_world_interactions(31_000, 38_000, 1_200_000), 100
+    there, here = (UserRows(rows, batch_size=1024, seed=3, device=device) for device in (GPU, CPU))
+    assert UserRows.pays(rows, 1024)
+    for epoch in (1, 2):
+        for one in (there, here):
+            one.prepare(epoch)
+        for number in range(there.n_batches):
+            found, expected = there.batch(torch.tensor(number, device=GPU)), here.batch(torch.tensor(number))
+            assert all(torch.equal(a.cpu(), b) for a, b in zip(found, expected, strict=True)), f"batch {number}"
+    p, q = (
+        torch.from_numpy(seeds.normal(key, np.arange(n, dtype=np.uint64), 64)).to(GPU).requires_grad_(True)
+        for key, n in ((1, 1024), (2, len(rows.items)))
+    )
+    _, _, *slots = there.batch(torch.tensor(3, device=GPU))
+    place, item, weight = slots
+
+    def step() -> list[torch.Tensor]:
+        scores = _SlotScores.apply(p, q, *slots)  # type: ignore[no-untyped-call]
+        return [scores.detach(), *torch.autograd.grad(scores.square().sum(), (p, q))]
+
+    first = step()
+    differing = sum(not all(map(torch.equal, first, step())) for _ in range(times))
+    assert not differing, f"{differing} of {times} differ from the first"
+    wide_p, wide_q = (one.detach().cpu().double().requires_grad_(True) for one in (p, q))
+    scores = (wide_p[place.cpu()] * wide_q[item.cpu()]).sum(dim=1) * weight.cpu()
+    exact = [scores.detach(), *torch.autograd.grad(scores.square().sum(), (wide_p, wide_q))]
+    worst = max(float((a.cpu() - b).norm() / b.norm()) for a, b in zip(first, exact, strict=True))
+    assert worst < 1e-5, worst
+    filled = float(weight.mean())
+    return (
+        f"{there.n_slots:,} slots, {filled:.0%} of them filled; within {worst:.1e} of float64; the same {times} times"
+    )
 
 
 def check_pairs() -> str:
@@ -175,6 +220,119 @@ def check_gather() -> str:
     error = float((gradients[0] - gradients[1]).norm() / gradients[0].norm())
     assert error < 1e-5, error
     return f"relative error {error:.1e}"
+
+
+def check_hardest() -> str:
+    """The hardest of a row's negatives is the CPU's: the first of equals, and of scores that are rounded the best."""
+    for n, n_items, n_candidates, dim in (
+        (32_768, 38_048, 32, 64),
+        (1_001, 300, 5, 37),
+        (3, 2, 1, 1),
+        (77, 90, 9, 130),
+    ):
+        candidates = torch.from_numpy(seeds.below(1, np.arange(n * n_candidates), n_items).reshape(n, n_candidates))
+        p, q = (
+            torch.from_numpy(seeds.below(key, np.arange(m * dim), 5).reshape(m, dim).astype(np.float32) - 2)
+            for key, m in ((2, n), (3, n_items))
+        )  # of whole numbers: their products have no roundings, and many score the same
+        found = attention_cuda.hardest(p.to(GPU), q.to(GPU), candidates.to(GPU)).cpu()
+        assert torch.equal(found, _hardest(p, q, candidates)), "the first of the best ones is another"
+        users, items = (torch.from_numpy(seeds.normal(5, np.arange(m, dtype=np.uint64), dim)) for m in (n, n_items))
+        users, items, candidates = users.to(GPU), items.to(GPU), candidates.to(GPU)
+        chosen = _hardest(users, items, candidates)
+        left, wide = users.double(), items.double()
+        best = torch.stack([(left * wide[candidates[:, one]]).sum(dim=1) for one in range(n_candidates)]).amax(dim=0)
+        worst = float((best - (left * wide[chosen]).sum(dim=1)).max())
+        assert worst < 1e-4, worst
+        again = (_hardest(users, items, candidates) for _ in range(20))
+        assert all(torch.equal(one, chosen) for one in again), "it chooses others when it is run again"
+    return f"as on the CPU; of rounded scores within {worst:.1e} of the best"
+
+
+def network_of(n_shards: int, n: int, dim: int, width: int) -> tuple[LinedUp, dict[str, torch.Tensor]]:
+    """Return vectors of n people, each in about half of the shards, and a network of the users."""
+    there = seeds.uniform(1, np.arange(n_shards * n)).reshape(n_shards, n) < 0.5
+    there[np.arange(n) % n_shards, np.arange(n)] = True
+    everybody = IdMap(f"{person:06}" for person in range(n))
+    parts = []
+    for shard, own in enumerate(there):
+        ids = IdMap(everybody.ids[person] for person in np.flatnonzero(own))
+        parts.append((ids, seeds.normal(seeds.derive(2, shard), np.arange(len(ids), dtype=np.uint64), dim)))
+    shapes = {
+        "transfer": (n_shards, dim, dim),
+        "bias": (n_shards, 1, dim),
+        "user_hidden": (dim, width),
+        "user_hidden_bias": (1, width),
+        "user_weights": (1, width),
+    }
+    learned = {}
+    for number, (name, shape) in enumerate(shapes.items()):
+        size = int(np.prod(shape[:-1]))
+        drawn = seeds.normal(seeds.derive(3, number), np.arange(size, dtype=np.uint64), shape[-1]) / shape[-1] ** 0.5
+        made = torch.from_numpy(drawn.astype(np.float32)).reshape(shape)
+        learned[name] = (made[0] if name in ("user_hidden_bias", "user_weights") else made).to(GPU).requires_grad_()
+    return LinedUp(parts, everybody, GPU), learned
+
+
+def vectors_and_gradients(
+    side: Side, learned: dict[str, torch.Tensor], some: torch.Tensor | None, of_out: torch.Tensor
+) -> list[torch.Tensor]:
+    """Return the vectors, and the gradient of everything learned, from that of the vectors."""
+    out = side.aggregated(learned, some)
+    return [out.detach(), *torch.autograd.grad(out, list(learned.values()), of_out.to(out.dtype))]
+
+
+def gradient_of(vectors: torch.Tensor, learned: dict[str, torch.Tensor], some: torch.Tensor | None) -> torch.Tensor:
+    """Return some gradient of the vectors: 0 for who has a hidden number so near to 0 that a rounding may turn it."""
+    with torch.no_grad():
+        moved = torch.baddbmm(learned["bias"], vectors if some is None else vectors[:, some], learned["transfer"])
+        near = ((moved @ learned["user_hidden"] + learned["user_hidden_bias"]).abs() < 1e-5).any(dim=2).any(dim=0)
+    drawn = seeds.normal(4, np.arange(len(near), dtype=np.uint64), vectors.shape[2])
+    return torch.from_numpy(drawn).to(GPU) * ~near[:, None]
+
+
+def check_network() -> str:
+    """The attention's kernels agree with torch in float64, of everybody and of some; the same bits 200 times."""
+    worst = 0.0
+    sizes = ((10, 3_706, 64, 32), (3, 1_000, 7, 5), (4, 777, 37, 19), (2, 50, 1, 1), (1, 1, 16, 16), (3, 4_500, 33, 65))
+    for n_shards, n, dim, width in (*sizes, (5, 5_000, 128, 128), (10, 38_048, 64, 32), (6, 9_000, 100, 32)):
+        lined_up, learned = network_of(n_shards, n, dim, width)
+        side = side_of(lined_up, "user", width)
+        assert isinstance(side, Fused)
+        wide = {name: one.detach().double().requires_grad_() for name, one in learned.items()}
+        lined_up.vectors = lined_up.vectors.double()  # the kernels keep what they were given
+        plain = Dense(lined_up, "user")
+        repeated = torch.from_numpy(seeds.below(6, np.arange(min(n, 1_024)), n)).to(GPU)  # one may be there twice
+        for some in (None, repeated, repeated[:1]):
+            of_out = gradient_of(lined_up.vectors, wide, some)
+            found = vectors_and_gradients(side, learned, some, of_out)
+            exact = vectors_and_gradients(plain, wide, some, of_out)
+            least = 0.01 * exact[1].abs().max()  # a gradient that should be 0 may have roundings of those that are not
+            for one, other in zip(found, exact, strict=True):
+                apart = float((one - other).abs().max() / torch.maximum(other.abs().max(), least))
+                assert apart < 2e-5, f"{n_shards} x {n} x {dim}, {width}: {apart}"
+                worst = max(worst, apart)
+    lined_up, learned = network_of(10, 38_048, 64, 32)
+    side, n = side_of(lined_up, "user", 32), 38_048
+    for some in (None, torch.arange(0, n, 37, device=GPU)):
+        of_out = gradient_of(lined_up.vectors, learned, some)
+
+        def step(some: torch.Tensor | None = some, of_out: torch.Tensor = of_out) -> list[torch.Tensor]:
+            return vectors_and_gradients(side, learned, some, of_out)
+
+        first = step()
+        differing = sum(not all(map(torch.equal, first, step())) for _ in range(200))
+        assert not differing, f"{differing} of 200 differ from the first"
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = step()
+        for _ in range(20):
+            for one in captured:
+                one.fill_(torch.nan)
+            graph.replay()
+            assert all(map(torch.equal, first, captured)), "captured and step by step differ"
+    return f"within {worst:.1e} of float64; the same bits 200 times and captured"
 
 
 def check_least_squares() -> str:
@@ -410,10 +568,13 @@ CHECKS: dict[str, Callable[[], str]] = {
     "draws": check_draws,
     "batches": check_batches,
     "tables": check_tables,
+    "slots": check_slots,
     "pairs": check_pairs,
     "moves": check_moves,
     "sparse product": check_product,
     "gather": check_gather,
+    "hardest": check_hardest,
+    "network": check_network,
     "least squares": check_least_squares,
     "ranking": check_ranking,
     "evaluation": check_evaluation,

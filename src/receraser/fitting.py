@@ -19,13 +19,14 @@ from receraser.aggregation.registry import make_aggregator
 from receraser.changes import Change
 from receraser.config import EngineConfig, part_settings
 from receraser.data.interactions import Interactions
-from receraser.erasure.plan import DOWNDATE, REFIT
+from receraser.erasure.plan import CORE, DOWNDATE, REFIT
 from receraser.errors import EnvironmentMismatchError
 from receraser.execution.local import LocalExecutor, workers_for
 from receraser.execution.task import (
     Result,
     Task,
     aggregation_task,
+    learned,
     partition_from,
     partition_task,
     placement_task,
@@ -38,7 +39,7 @@ from receraser.models.registry import make_model
 from receraser.models.source import is_foreign
 from receraser.partition.partition import Embeddings, Partition, Shard
 from receraser.partition.registry import make_partitioner
-from receraser.protocols import Additive, Executor, Progress, Reusing
+from receraser.protocols import Additive, Executor, Progress, Reusing, Starting
 from receraser.purity import require_pure
 from receraser.seeds import derive
 from receraser.state import FittedShard, State
@@ -165,17 +166,25 @@ class Fitting:
     ) -> list[FittedShard]:
         """Fit one submodel per shard, each a pure function of its shard, the hyperparameters and its seed.
 
-        `superseded`: the same shards as they were; of an additive model their sums are brought up to date.
+        `superseded`: the same shards as they were; of an additive model their sums are brought up to date, or what its
+        solve set out from, which is what it sets out from again.
         """
         self._ready()  # compiles what takes the sums, on nobody's time
+        was = superseded or {}
         with self._timed("submodels"):
-            sums = [self._sums(shard, (superseded or {}).get(shard.id)) for shard in shards]
-        tasks = [self._submodel_task(shard, own) for shard, own in zip(shards, sums, strict=True)]
-        results = self._run("submodels", tasks)
-        return [
-            FittedShard.of(self.config, shard, result.arrays, facts=result.facts, seconds=result.seconds, sums=own)
-            for shard, result, own in zip(shards, results, sums, strict=True)
-        ]
+            sums = [self._sums(shard, was.get(shard.id)) for shard in shards]
+            tasks = [
+                self._submodel_task(shard, own, was.get(shard.id)) for shard, own in zip(shards, sums, strict=True)
+            ]
+        fitted = []
+        for shard, task, result, own in zip(shards, tasks, self._run("submodels", tasks), sums, strict=True):
+            weights, start = learned(task, result)
+            fitted.append(
+                FittedShard.of(
+                    self.config, shard, weights, facts=result.facts, seconds=result.seconds, sums=own, start=start
+                )
+            )
+        return fitted
 
     def _sums(self, shard: Shard, was: FittedShard | None) -> Tensors | None:
         """Return the sums that an additive model is solved for from; None where the rows are needed, as in shards."""
@@ -188,12 +197,15 @@ class Fitting:
             return model.sums(shard.train)
         return model.resummed(was.sums, was.shard.train, shard.train)
 
-    def _submodel_task(self, shard: Shard, sums: Tensors | None) -> Task:
+    def _submodel_task(self, shard: Shard, sums: Tensors | None, was: FittedShard | None) -> Task:
         name, hyperparameters = part_settings(self.config, "model")
         seed = derive(self.config.seed, "shard", shard.id)
         if sums is not None:
             return sums_task(name, hyperparameters, seed, shard.train.items, sums)
-        return submodel_task(name, hyperparameters, seed, shard.train, shard.valid)
+        start = None
+        if self.config.aggregation == "alone" and isinstance(make_model(name, hyperparameters), Starting):
+            start = {} if was is None else _carried(was, shard.train)
+        return submodel_task(name, hyperparameters, seed, shard.train, shard.valid, start=start)
 
     def aggregate(
         self,
@@ -243,7 +255,8 @@ class Fitting:
         was = {one.shard.id: one for one in state.shards}
         with self._timed("partition"):
             affected = [change.partition.shard(k, change.train, change.valid) for k in change.affected]
-        fitted = {one.shard.id: one for one in self.submodels(affected, was if path == DOWNDATE else None)}
+        superseded = was if path in (DOWNDATE, CORE) else None
+        fitted = {one.shard.id: one for one in self.submodels(affected, superseded)}
         shards = [fitted.get(k, was[k]) for k in range(change.partition.n_shards)]
         earlier = None if path == REFIT else (state.aggregate, change.affected)
         aggregate = self.aggregate(shards, change.train, change.valid, earlier)
@@ -283,3 +296,11 @@ class Fitting:
         started = time.perf_counter()
         yield
         self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
+
+
+def _carried(was: FittedShard, rows: Interactions) -> Tensors:
+    """Return what the solve set out from, as it is with these rows; nothing where it is not at hand."""
+    if not was.start:
+        return {}
+    assert isinstance(was.model, Starting)
+    return was.model.carried(was.start, was.shard.train, rows)

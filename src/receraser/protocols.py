@@ -24,7 +24,18 @@ if TYPE_CHECKING:
     from receraser.models.factors import FactorModel
     from receraser.partition.partition import Embeddings, Partition
 
-__all__ = ["Additive", "Aggregator", "Executor", "Model", "Partitioner", "Progress", "Reuse", "Reusing", "Scorer"]
+__all__ = [
+    "Additive",
+    "Aggregator",
+    "Executor",
+    "Model",
+    "Partitioner",
+    "Progress",
+    "Reuse",
+    "Reusing",
+    "Scorer",
+    "Starting",
+]
 
 Progress = Callable[[str, int, int], None]
 """`progress(what, done, total)`: called as work goes on; only ever shown, never used."""
@@ -98,6 +109,27 @@ class Additive(Protocol):
 
     def solve(self, items: IdMap, sums: Tensors, seed: int) -> tuple[Tensors, Mapping[str, object]]:
         """Return the state that `fit` comes to, from the sums of the rows alone; and facts of it."""
+        ...
+
+
+@runtime_checkable
+class Starting(Protocol):
+    """A model whose solve sets out from what a core of the users says: while nothing of theirs changes, that holds."""
+
+    def start(self, rows: Interactions, seed: int) -> Tensors:
+        """Return what the solve sets out from: a function of the core's rows; empty where it sets out from nothing."""
+        ...
+
+    def keeps_start(self, before: Interactions, after: Interactions, touched: Sequence[str], seed: int) -> bool:
+        """Say whether a change leaves the core alone; `touched`: the users some of whose rows come or go."""
+        ...
+
+    def carried(self, start: Tensors, before: Interactions, after: Interactions) -> Tensors:
+        """Return `start(after, seed)`, bit for bit, given `start(before, seed)`, where `keeps_start` says so."""
+        ...
+
+    def fit_from(self, interactions: Interactions, start: Tensors, *, seed: int = 0) -> Self:
+        """Do what `fit` does, given `start(interactions, seed)`."""
         ...
 
 

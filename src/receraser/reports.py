@@ -23,7 +23,7 @@ class ForgetReport:
     shards_retrained
         The shards that held them.
     path
-        The cheapest exact way there: "nothing", "downdate", "shards" or "refit" (`erasure.plan`).
+        The cheapest exact way there: "nothing", "downdate", "core", "shards" or "refit" (`erasure.plan`).
     unknown
         The part of the request for which nothing was held; its users go by the ids they were asked for by.
     users_left_empty, items_left_empty

@@ -67,6 +67,8 @@ class FittedShard:
         The names of its files in the store it was read from or written to, by what is in them.
     sums
         Of an additive model: the sums of the rows, where they are at hand. A function of the rows, not stored.
+    start
+        Of a model whose solve sets out from a core of its users: what it set out from. Likewise.
     """
 
     config: EngineConfig
@@ -76,6 +78,7 @@ class FittedShard:
     seconds: float | None = None
     files: Mapping[str, str | None] | None = None
     sums: Tensors | None = None
+    start: Tensors | None = None
 
     @classmethod
     def of(
@@ -88,11 +91,12 @@ class FittedShard:
         seconds: float | None,
         files: Mapping[str, str | None] | None = None,
         sums: Tensors | None = None,
+        start: Tensors | None = None,
     ) -> FittedShard:
         """Put a shard and the weights learned from it together."""
         model = make_model(*part_settings(config, "model"))
         model.restore(shard.train, weights)
-        return cls(config, shard, model, facts, seconds, files, sums)
+        return cls(config, shard, model, facts, seconds, files, sums, start)
 
     @cached_property
     def report(self) -> ShardReport:

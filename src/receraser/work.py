@@ -13,12 +13,14 @@ import numpy as np
 
 from receraser.changes import Change, joined, without
 from receraser.config import EngineConfig, renewed, resolve
+from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.erasure.plan import REBUILD, Plan, cheapest, estimated_seconds, share_of_pairs
 from receraser.fitting import Fitting
 from receraser.partition.partition import Embeddings, Partition
-from receraser.protocols import Additive, Executor, Progress
+from receraser.protocols import Additive, Executor, Progress, Starting
 from receraser.reports import AddReport, ForgetReport
+from receraser.seeds import derive
 from receraser.state import State
 
 __all__ = ["Work"]
@@ -42,6 +44,7 @@ class Work:
         self._config = config
         self._executor = executor
         self._progress = progress
+        self._planned: tuple[Plan, Change] | None = None  # what a plan leads to, once it is known
 
     @contextmanager
     def _fitting(self, n_tasks: int, *, partitions: bool) -> Iterator[Fitting]:
@@ -71,10 +74,13 @@ class Work:
 
     def forget_report(self, state: State, planned: Plan, *, anew: bool) -> ForgetReport:
         """Say what a plan does to a state; with `anew` by a new partition, and from nothing."""
-        share = None
-        if _has_sums(state) and _keeps_sums(state, without(state, planned).train):
+        share, core = None, False
+        if _has_sums(state) and _keeps_sums(state, self._without(state, planned).train):
             share = share_of_pairs(state.train, planned.train_rows)
-        path, shards = cheapest(planned.shards, len(state.shards), share), planned.shards
+        elif planned.shards and state.shards[0].start:
+            touched = np.unique(state.train.user_index[planned.train_rows])
+            core = _keeps_core(state, self._without(state, planned).train, state.train.users.some(touched))
+        path, shards = cheapest(planned.shards, len(state.shards), share, core=core), planned.shards
         if shards and anew:
             path, shards = REBUILD, tuple(range(len(state.shards)))
         return ForgetReport(
@@ -90,7 +96,12 @@ class Work:
 
     def forget(self, state: State, planned: Plan, report: ForgetReport) -> State:
         """Return the state without the rows of a plan; the very same one where nothing goes."""
-        return self._changed(state, without(state, planned), report.path) if planned.shards else state
+        return self._changed(state, self._without(state, planned), report.path) if planned.shards else state
+
+    def _without(self, state: State, planned: Plan) -> Change:
+        if self._planned is None or self._planned[0] is not planned:
+            self._planned = planned, without(state, planned)
+        return self._planned[1]
 
     # ------------------------------------------------------------------ add
 
@@ -107,7 +118,8 @@ class Work:
                 change = joined(state, new, fitting.place(new, state.train, state.partition))
                 summed = _has_sums(state) and _keeps_sums(state, change.train)
                 share = share_of_pairs(change.train, change.train.holds(new)) if summed else None
-                path = cheapest(change.affected, len(state.shards), share)
+                core = _keeps_core(state, change.train, new.users)
+                path = cheapest(change.affected, len(state.shards), share, core=core)
                 made = state if dry_run else fitting.changed(state, change, path)
         moved = 0 if state.valid is None or change.valid is None else len(state.valid) - len(change.valid)
         shards = tuple(range(len(state.shards))) if anew else change.affected
@@ -131,6 +143,17 @@ def _keeps_sums(state: State, rows: Interactions) -> bool:
     """Say whether the model would still keep its sums for these rows: they may have become too many or too few."""
     model = state.shards[0].model
     return isinstance(model, Additive) and model.keeps_sums(rows)
+
+
+def _keeps_core(state: State, rows: Interactions, touched: IdMap) -> bool:
+    """Say whether what the solve set out from is at hand, and is what it would set out from with these rows.
+
+    `touched`: the users some of whose rows have come or gone.
+    """
+    one = state.shards[0]
+    if not one.start or not isinstance(one.model, Starting):
+        return False
+    return one.model.keeps_start(one.shard.train, rows, touched.ids, derive(state.config.seed, "shard", 0))
 
 
 def _estimated(state: State, shards: Sequence[int]) -> float | None:

@@ -1,4 +1,8 @@
-"""The network written out for the CPU, held to the few lines of torch that say what it computes."""
+"""The network written out for the CPU and for CUDA, held to the few lines of torch that say what it computes.
+
+The kernels for CUDA run here where Triton's interpreter does (`tests.training.kernels.interpreter`); on a GPU they are
+held to the same lines by `tools/check_cuda.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,10 @@ import torch
 
 from receraser.aggregation import network
 from receraser.aggregation.learning import LinedUp
-from receraser.aggregation.network import Dense, Present, Side, side_of
+from receraser.aggregation.network import Dense, Fused, Present, Side, side_of
 from receraser.data.ids import IdMap
-from receraser.training.kernels import one_torch_thread, threads, use_threads
+from receraser.training.kernels import attention_cuda, one_torch_thread, threads, use_threads
+from tests.training.kernels import interpreter
 
 CPU = torch.device("cpu")
 
@@ -138,6 +143,38 @@ def test_vectors_and_gradients_are_those_of_torch(world: World, name: str) -> No
     within = 2e-6 if world.scale == 1.0 else 2e-5  # of a large logit even a rounding is much
     assert_close(results(Dense(world.lined_up(), name), world.parameters()), expected, within=within)
     assert_close(results(Present(world.lined_up(), name, world.width), world.parameters()), expected, within=within)
+
+
+@interpreter.by_the_interpreter
+@pytest.mark.parametrize("name", ["user", "item"])
+@pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS)
+def test_the_kernels_for_cuda_compute_what_torch_does(world: World, name: str) -> None:
+    interpreter.prepare()
+    within = 2e-6 if world.scale == 1.0 else 2e-5
+    assert_close(results(Fused(world.lined_up(), name), world.parameters()), exact(world, name), within=within)
+
+
+@interpreter.by_the_interpreter
+@pytest.mark.parametrize("n", [64 * 3 + 1, 5000])
+def test_the_kernels_for_cuda_in_several_blocks_and_chunks(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+    """Blocks of 32 people, and of 64 for many; of a few chunks the last one is not full."""
+    interpreter.prepare()
+    monkeypatch.setattr(attention_cuda, "CHUNKS", 3)
+    world = World(n, 16, 5, (0.5, 0.3, 0.6))
+    assert_close(results(Fused(world.lined_up(), "user"), world.parameters()), exact(world, "user"), within=5e-6)
+
+
+@interpreter.by_the_interpreter
+def test_who_is_nowhere_gets_zeros_and_teaches_nothing() -> None:
+    """As by `Present`; torch's softmax over nothing is no number."""
+    interpreter.prepare()
+    world = WORLDS["some shards"]
+    lined_up = world.lined_up()
+    lined_up.absent[:, 5:9] = True
+    found = results(Fused(lined_up, "user"), world.parameters())
+    expected = results(Present(lined_up, "user", world.width), world.parameters())
+    assert not found["vectors"][5:9].any()
+    assert_close(found, expected)
 
 
 def test_the_worlds_are_what_they_are_called() -> None:
@@ -266,16 +303,46 @@ def test_the_written_out_network_runs_where_its_kernels_do(monkeypatch: pytest.M
     assert_close(results(side, world.parameters()), exact(world, "user"))
 
 
-@pytest.mark.parametrize("kind", [Dense, Present])
+class OnCuda(torch.Tensor):
+    """A tensor that says it lies on a GPU."""
+
+    is_cuda = True
+
+
+@pytest.mark.parametrize(
+    ("triton", "dim", "width", "kind"),
+    [
+        (True, 16, 32, Fused),
+        (True, 128, 128, Fused),
+        (True, 129, 32, Dense),
+        (True, 64, 129, Dense),
+        (False, 16, 32, Dense),
+    ],
+)
+def test_on_cuda_the_kernels_run_where_triton_does(
+    monkeypatch: pytest.MonkeyPatch, triton: bool, dim: int, width: int, kind: type[Side]
+) -> None:
+    monkeypatch.setattr(network, "attention_on_cuda", lambda: attention_cuda if triton else None)
+    lined_up = World(5, dim, width, (1.0, 1.0)).lined_up()
+    lined_up.vectors = lined_up.vectors.as_subclass(OnCuda)
+    assert type(side_of(lined_up, "user", width)) is kind
+
+
+@pytest.mark.parametrize("kind", [Dense, Present, pytest.param(Fused, marks=interpreter.by_the_interpreter)])
 @pytest.mark.parametrize("name", WORLDS)
-def test_some_are_what_they_are_among_all(name: str, kind: type[Dense | Present]) -> None:
+def test_some_are_what_they_are_among_all(name: str, kind: type[Dense | Present | Fused]) -> None:
     """Vectors and gradients, in any order, and one twice: who counts twice has twice the gradient."""
     world = WORLDS[name]
     lined_up = world.lined_up()
     n = lined_up.vectors.shape[1]
     some = torch.tensor([*range(n - 1, 0, -2), 0, 0][-7:]) if n else torch.zeros(0, dtype=torch.int64)
     parameters = world.parameters()
-    side: Side = Dense(lined_up, "user") if kind is Dense else Present(lined_up, "user", world.width)
+    side: Side = Dense(lined_up, "user")
+    if kind is Present:
+        side = Present(lined_up, "user", world.width)
+    elif kind is Fused:
+        interpreter.prepare()
+        side = Fused(lined_up, "user")
     found = results(side, parameters, some=some)
     lined_up.vectors = lined_up.vectors.double()
     wide = world.parameters(dtype=torch.float64)

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load
 
-from receraser import fingerprint
+from receraser import fingerprint, seeds
 from receraser.config import ADDITIVE_NAMES, EngineConfig
 from receraser.data.ids import IdMap, pseudonyms
 from receraser.data.interactions import Histories, Interactions
@@ -151,6 +151,22 @@ class Combination:
         most = float(str(self.hyperparameters.get("pairs_per_row", 4.0)))
         return "polish" not in self.hyperparameters and n_pairs <= most * len(items)
 
+    def core(self, rows: Iterable[Pair]) -> float:
+        """The share of the users that the solve sets out from, for these rows; 1 for none."""
+        wanted = float(str(self.hyperparameters.get("core_rows", 40.0)))
+        pairs = set(rows)
+        if self.model != "gram" or self.aggregation != "alone" or self.keeps_sums(pairs):
+            return 1.0
+        n_users, n_items = len({user for user, _ in pairs}), len({item for _, item in pairs})
+        n_directions = int(str({**_SHORT["gram"], **self.hyperparameters}["rank"])) + 32
+        shares = [2.0**-n for n in range(20)]
+        enough = [
+            share
+            for share in shares
+            if share * len(pairs) >= wanted * n_items > 0 and share * n_users >= wanted / 10 * n_directions
+        ]
+        return min([1.0, *enough])
+
     def config(self, seed: int = SEED) -> EngineConfig:
         clustered = self.remembers_data and self.partition != "blpa"
         return EngineConfig(
@@ -178,6 +194,8 @@ MORE = [
     Combination("whole", "alone", "gram", hyperparameters={"pairs_per_row": 0.0}),
     Combination("whole", "alone", "gram", hyperparameters={"pairs_per_row": 1.5}),  # sums that come and go
     Combination("whole", "alone", "gram", hyperparameters={"polish": 1}),
+    Combination("whole", "alone", "gram", hyperparameters={"pairs_per_row": 0.0, "core_rows": 0.8}),
+    Combination("whole", "alone", "gram", hyperparameters={"polish": 1, "core_rows": 2.0}),
     Combination("hash", "spectral", "gram"),
     Combination("hash", "spectral", "gram", 5, {"pairs_per_row": 0.0, "rank": 3}, aggregation_settings={"width": 4}),
     Combination("ubp", "spectral", "gram", 2, {"pairs_per_row": 1.5}, aggregation_settings={"polish": 1}),
@@ -239,6 +257,8 @@ class Book:
     ----------
     sums
         Whether sums of these rows are at hand; an engine that was loaded has none.
+    core
+        Likewise, the share of the users that the solve set out from; 1 for none.
     """
 
     def __init__(
@@ -254,6 +274,7 @@ class Book:
             }  # fmt: skip
         self.changed = False
         self.sums = combination.keeps_sums(self.train)
+        self.core = combination.core(self.train)
         marks = state_of(engine).partition.landmarks
         self._anchors = None if marks is None else marks.anchors
         self._marks = {} if marks is None else dict(zip(marks.ids, marks.vectors, strict=True))
@@ -277,7 +298,7 @@ class Book:
             [one for one in request.interactions if one not in everything],
         )
         affected = tuple(sorted({*gone[0].values(), *gone[1].values()}))
-        path = self._path(affected, gone[0])
+        path = self._path(affected, gone[0], [pair for pair in self.train if pair not in gone[0]])
         self.train = {pair: shard for pair, shard in self.train.items() if pair not in gone[0]}
         if self.valid is not None:
             self.valid = {pair: shard for pair, shard in self.valid.items() if pair not in gone[1]}
@@ -298,8 +319,8 @@ class Book:
             "items_left_empty": len(items_before - items),
         }
 
-    def _path(self, affected: Sequence[int], touched: Iterable[Pair]) -> str:
-        """What a report calls the way; `touched` rows are among those of the table as it is."""
+    def _path(self, affected: Sequence[int], touched: Iterable[Pair], after: Iterable[Pair]) -> str:
+        """What a report calls the way; `touched` rows are among those of the table as it is, `after` are those left."""
         if not affected:
             return "nothing"
         rows_of_user = Counter(user for user, _ in self.train)
@@ -307,13 +328,22 @@ class Book:
         some = sum(rows_of_user[user] ** 2 for user in {user for user, _ in touched})
         if self.sums and (2 * some < everybody or not everybody):
             return "downdate"
+        if self.core < 1 and self._combination.core(after) == self.core and not self._of_core(touched):
+            return "core"
         return "refit" if 2 * len(affected) > self._combination.config().shards else "shards"
+
+    def _of_core(self, rows: Iterable[Pair]) -> bool:
+        """Whether one of these rows is of a user whom the solve sets out from."""
+        key = seeds.derive(seeds.derive(SEED, "shard", 0), "core")
+        users = [pseudonym(user) for user, _ in rows]
+        return any(chance < self.core for chance in seeds.uniform(key, seeds.id_counters(users)))
 
     def _note(self, affected: Sequence[int]) -> None:
         """Something has changed, or nothing has."""
         if affected:
             self.changed = True
             self.sums = self._combination.keeps_sums(self.train)
+            self.core = self._combination.core(self.train)
 
     def _sides(self) -> tuple[set[str], set[str]]:
         return {user for user, _ in self.train}, {item for _, item in self.train}
@@ -330,7 +360,7 @@ class Book:
             moved = {pair: shard for pair, shard in self.valid.items() if pair in new}
             self.valid = {pair: shard for pair, shard in self.valid.items() if pair not in new}
         affected = tuple(sorted({*placed.values(), *moved.values()}))
-        path = self._path(affected, new)
+        path = self._path(affected, new, self.train)
         self._note(affected)
         return {
             "rows_added": len(new),
@@ -411,6 +441,7 @@ def differences(one: Engine, other: Engine) -> list[str]:
         "configuration": one.config == other.config,
         "scores": torch.equal(scores(one), scores(other)),
         "sums": len({fingerprint.of_tensors(own) for own in (sums_of(one), sums_of(other)) if own is not None}) < 2,
+        "start": len({fingerprint.of_tensors(own) for own in (start_of(one), start_of(other)) if own}) < 2,
     }
     return [name for name, same in found.items() if not same]
 
@@ -418,6 +449,11 @@ def differences(one: Engine, other: Engine) -> list[str]:
 def sums_of(engine: Engine) -> Tensors | None:
     """The sums that are at hand."""
     return state_of(engine).shards[0].sums
+
+
+def start_of(engine: Engine) -> Tensors | None:
+    """What the solve set out from, where that is at hand."""
+    return state_of(engine).shards[0].start
 
 
 def told(report: ForgetReport) -> Mapping[str, object]:

@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 from receraser import seeds
 from receraser.data.interactions import Interactions
 from receraser.training import batches as of_batches
-from receraser.training.batches import Triples, UserBatches, UserTables, UserTriples, shuffled
+from receraser.training.batches import Triples, UserBatches, UserRows, UserTables, UserTriples, shuffled
 from receraser.training.kernels import pairs_cpu, pairs_plain
 from tests.contracts.worlds import edges, random_rows
 
@@ -316,3 +316,87 @@ def test_tables_of_users_hold_the_rows_of_the_same_batches(batch_size: int) -> N
             assert len(everybody) == table.batch_size
             cells = sorted(zip(place.tolist(), item.tolist(), strict=True))
             assert [(row, column) for row, column in held[real > 0].nonzero().tolist()] == cells
+
+
+# ---------------------------------------------------------------------- the rows of a batch of users in slots
+
+
+def same_rows(rows: Interactions, batch_size: int, epochs: range) -> list[int]:
+    """Hold slots to batches as they are; return how many slots were filled in each."""
+    plain = UserBatches(rows, batch_size=batch_size, seed=3, device=CPU)
+    slots = UserRows(rows, batch_size=batch_size, seed=3, device=CPU)
+    assert plain.n_batches == slots.n_batches
+    filled = []
+    for epoch in epochs:
+        plain.prepare(epoch)
+        slots.prepare(epoch)
+        found = []
+        for number in range(plain.n_batches):
+            expected, of_user, own = plain.batch(number)
+            user, real, place, item, weight = slots.batch(torch.tensor(number))
+            assert (len(user), len(real)) == (slots.batch_size, slots.batch_size)
+            assert {len(one) for one in (place, item, weight)} == {slots.n_slots}
+            assert torch.equal(user[real > 0], expected), "the same users in the same order"
+            n = len(own)
+            assert torch.equal(weight, (torch.arange(slots.n_slots) < n).to(torch.float32))
+            assert torch.equal(place[:n], of_user)
+            assert torch.equal(item[:n], own)
+            assert not place[n:].any()
+            assert not item[n:].any()
+            found += list(zip(user[place[:n]].tolist(), item[:n].tolist(), strict=True))
+            filled.append(n)
+        assert sorted(found) == pairs(rows), "every row once"
+    return filled
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 25, 1000])
+def test_slots_of_users_hold_the_rows_of_the_same_batches(batch_size: int) -> None:
+    same_rows(ROWS, batch_size, range(1, 4))
+
+
+@pytest.mark.parametrize("name", edges())
+def test_slots_of_users_at_the_edge(name: str) -> None:
+    same_rows(edges()[name], 2, range(1, 3))
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=12), st.integers(1, 14), st.integers(1, 1000))
+def test_there_are_slots_enough_for_any_order(counts: list[int], batch_size: int, epoch: int) -> None:
+    """As many as the users with most rows need, and hardly more: the rows alone decide."""
+    rows = Interactions.from_pairs([(f"u{user}", f"i{item}") for user, n in enumerate(counts) for item in range(n)])
+    most = sum(sorted(counts)[-batch_size:])
+    n_slots = UserRows.slots(rows, batch_size)
+    assert most <= n_slots < most + 128
+    assert max(same_rows(rows, batch_size, range(epoch, epoch + 2))) <= most
+
+
+def test_slots_are_filled_to_the_last_in_some_epoch() -> None:
+    """Users of 127, 65, 63 and 1 rows, two at a time: in slots for 192."""
+    counts = (127, 65, 63, 1)
+    rows = Interactions.from_pairs([(f"u{user}", f"i{item}") for user, n in enumerate(counts) for item in range(n)])
+    assert UserRows.slots(rows, 2) == 256
+    assert UserRows.slots(rows.take(rows.user_index > 0), 2) == 128
+    assert max(same_rows(rows, 2, range(1, 50))) == 192
+    assert max(same_rows(rows.take(rows.user_index > 0), 2, range(1, 50))) == 128, "not one slot is empty"
+
+
+def test_what_a_captured_step_reads_of_slots_is_refilled_in_place() -> None:
+    slots = UserRows(ROWS, batch_size=4, seed=3, device=CPU)
+    slots.prepare(1)
+    names = ("_user", "_place", "_item", "_edges")
+    buffers = [getattr(slots, name) for name in names]
+    before = [one.clone() for one in buffers]
+    slots.prepare(2)
+    assert all(getattr(slots, name) is one for name, one in zip(names, buffers, strict=True))
+    assert not any(torch.equal(one, other) for one, other in zip(before, buffers, strict=True))
+
+
+def test_slots_pay_where_a_table_would_be_nearly_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs_of_few = [(f"u{user:03}", f"i{(7 * user + 11 * n) % 1000:03}") for user in range(400) for n in range(5)]
+    sparse = Interactions.from_pairs(pairs_of_few)
+    assert UserRows.slots(sparse, 128) == 640
+    assert 128 * len(sparse.items) > 16 * 640
+    assert UserRows.pays(sparse, 128)
+    assert not UserRows.pays(ROWS, 16), "of 18 items a user has a third"
+    assert not UserRows.pays(Interactions.empty(), 16)
+    monkeypatch.setattr(of_batches, "MOST_SLOTS", 639)
+    assert not UserRows.pays(sparse, 128)

@@ -4,14 +4,23 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from receraser.data.ids import IdMap
+from receraser.data.interactions import Interactions
 from receraser.training import kernels
-from receraser.training.krylov import Operator, blocked, draw_block, gap_after, leading_eigenvectors, sparse_gram
+from receraser.training.krylov import (
+    Operator,
+    blocked,
+    draw_block,
+    gap_after,
+    leading_eigenvectors,
+    refined,
+    rows_gram,
+)
+from tests.contracts.worlds import random_rows
 
 Matrix = NDArray[np.float64]
 
@@ -120,11 +129,12 @@ def threads() -> Iterator[None]:
 
 def test_the_bits_do_not_depend_on_the_number_of_threads(threads: None) -> None:
     """Of a dense matrix and of a sparse one, both of several blocks of rows."""
-    n = 2500
-    sparse = sp.random(600, n, density=0.02, format="csr", random_state=3)
+    rows = random_rows(600, 2500, 0.02, seed=3)
+    n = len(rows.items)
+    assert n > 2048
     tall = np.random.default_rng(3).normal(size=(n, 20))
     operators: list[Operator] = [
-        sparse_gram(sparse),
+        rows_gram(rows, np.arange(1, 601), np.linspace(0.5, 2.0, n)),
         lambda x: blocked(lambda rows: tall[rows] @ (tall.T @ x), *x.shape),
     ]
     for apply in operators:
@@ -134,7 +144,8 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(threads: None) -> None:
             if kernels.threads() != number:
                 pytest.skip("numba may use a single thread here")
             vectors, values = leading_eigenvectors(apply, draw_block(ids(n), 6, 1), 8, 3)
-            found.append(vectors.tobytes() + values.tobytes())
+            further, more = refined(apply, vectors, 5, 3)
+            found.append(b"".join(one.tobytes() for one in (vectors, values, further, more)))
         assert found[0] == found[1]
 
 
@@ -152,13 +163,72 @@ def test_where_it_sets_out_from_depends_on_ids_and_seed_alone() -> None:
 # ---------------------------------------------------------------------- the rest
 
 
-def test_the_operator_of_a_sparse_matrix() -> None:
-    matrix = sp.random(30, 20, density=0.2, format="csr", random_state=1)
-    columns = np.random.default_rng(2).normal(size=(20, 3))
-    dense = matrix.toarray()
-    np.testing.assert_allclose(sparse_gram(matrix)(columns), dense.T @ (dense @ columns), atol=1e-12)
-    strided = np.asfortranarray(columns)
-    assert np.array_equal(sparse_gram(matrix)(strided), sparse_gram(matrix)(columns))
+@pytest.mark.parametrize("width", [1, 3, 16, 33, 70])
+def test_the_operator_of_rows(width: int) -> None:
+    rows = random_rows(30, 20, 0.2, seed=1)
+    rng = np.random.default_rng(2)
+    weights, scale = rng.integers(1, 2**20, len(rows.users)), rng.random(len(rows.items))
+    columns = rng.normal(size=(len(rows.items), width))
+    half = np.sqrt(weights)[:, None] * rows.matrix().toarray().astype(np.float64) * scale
+    apply = rows_gram(rows, weights, scale)
+    np.testing.assert_allclose(apply(columns), half.T @ (half @ columns), rtol=1e-12, atol=1e-6)
+    assert np.array_equal(apply(np.asfortranarray(columns)), apply(columns))
+
+
+def test_the_operator_of_no_rows() -> None:
+    assert rows_gram(Interactions.empty(), np.zeros(0), np.zeros(0))(np.zeros((0, 4))).shape == (0, 4)
+
+
+# ---------------------------------------------------------------------- from columns that nearly span it
+
+
+def near(vectors: Matrix, width: int, off: float) -> Matrix:
+    """The first eigenvectors, so far off."""
+    noise: Matrix = np.random.default_rng(5).normal(size=(len(vectors), width))
+    return np.asarray(vectors[:, :width] + off / np.sqrt(len(vectors)) * noise)
+
+
+def test_who_sets_out_nearby_arrives() -> None:
+    """And the nearer the more often the matrix is applied; a random start gets nowhere in so few applications."""
+    matrix, true = with_spectrum(powers(0.8, 60))
+    errors = []
+    for n_passes in (1, 2, 3):
+        found, values = refined(lambda x: matrix @ x, near(true, 14, 0.3), 8, n_passes)
+        np.testing.assert_allclose(found.T @ found, np.eye(8), atol=1e-8)
+        errors.append(float(np.linalg.norm(found @ found.T - true[:, :8] @ true[:, :8].T)))
+    assert errors[0] > 3 * errors[1] > 9 * errors[2]
+    assert errors[2] < 3e-3
+    np.testing.assert_allclose(values, powers(0.8, 9), rtol=1e-3)
+    lost, _ = refined(lambda x: matrix @ x, draw_block(ids(60), 14, 1)[:, :14], 8, 1)
+    assert np.linalg.norm(lost @ lost.T - true[:, :8] @ true[:, :8].T) > 10 * errors[0]
+
+
+def test_it_is_nearer_than_what_the_matrix_is_within_the_start() -> None:
+    matrix, true = with_spectrum(powers(0.8, 60))
+    start = np.linalg.qr(near(true, 14, 0.3))[0]
+    within = start @ np.linalg.eigh(start.T @ matrix @ start)[1][:, ::-1][:, :8]
+    found, _ = refined(lambda x: matrix @ x, start, 8, 1)
+    expected = true[:, :8] @ true[:, :8].T
+    assert np.linalg.norm(found @ found.T - expected) < 0.5 * np.linalg.norm(within @ within.T - expected)
+
+
+@given(st.integers(0, 8), st.integers(0, 9), st.integers(1, 12), st.integers(0, 100))
+def test_a_start_of_more_columns_than_there_are_directions(n: int, true_rank: int, rank: int, seed: int) -> None:
+    """Beyond the rank of the matrix and beyond its size; and some columns of the start are zero."""
+    rng = np.random.default_rng(seed)
+    half = rng.normal(size=(true_rank, n))
+    matrix, start = half.T @ half, rng.normal(size=(n, rank + 3))
+    start[:, rank + 1 :] = 0.0
+    vectors, values = refined(lambda x: matrix @ x, start, rank, 1)
+    assert vectors.shape == (n, rank)
+    assert values.shape == (rank + 1,)
+    expected = np.maximum(np.linalg.eigvalsh(matrix)[::-1], 0.0)
+    if rank + 1 >= n:  # the start spans everything
+        shown = np.concatenate([expected, np.zeros(rank + 1)])[: rank + 1]
+        np.testing.assert_allclose(values, shown, atol=1e-5 * expected.max(initial=1.0))
+    there = values[:rank] > 1e-6 * values[:1]
+    np.testing.assert_allclose(vectors[:, there].T @ vectors[:, there], np.eye(there.sum()), atol=1e-6)
+    assert np.isfinite(vectors).all()
 
 
 def test_the_gap_is_that_of_singular_values() -> None:

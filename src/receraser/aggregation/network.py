@@ -1,8 +1,9 @@
 """The network of `Attention`, Equations 5 to 7: from the vectors of all shards to one vector for everybody.
 
-`Dense` says it in a few lines of torch, with its gradient recorded; it runs on a GPU, and where there is no numba.
+`Dense` says it in a few lines of torch, with its gradient recorded; it runs where there is no numba, or no Triton.
 `Present` is what runs on the CPU: it computes only the vectors that a shard holds (in interaction-balanced shards about
-half of them), and of those who are asked for, and writes its gradient out. A test holds the two to each other.
+half of them), and of those who are asked for, and writes its gradient out. `Fused` is what runs on a GPU: one kernel
+forward and one back, over everybody or those who are asked for. Tests hold both to the first.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 
 from receraser.aggregation.learning import LinedUp
-from receraser.training.kernels import attention_on_cpu, threads
+from receraser.training.kernels import attention_cuda, attention_on_cpu, attention_on_cuda, threads
 from receraser.training.pool import pool
 
-__all__ = ["Dense", "Parameters", "Present", "Side", "side_of"]
+__all__ = ["Dense", "Fused", "Parameters", "Present", "Side", "side_of"]
 
 Parameters = Mapping[str, torch.Tensor]
 Shard = tuple[torch.Tensor, ...]  # its rows of the tables
@@ -42,9 +43,10 @@ def side_of(lined_up: LinedUp, name: str, width: int) -> Side:
     width
         Of the network's hidden layer.
     """
-    if lined_up.vectors.is_cuda or attention_on_cpu() is None:
-        return Dense(lined_up, name)
-    return Present(lined_up, name, width)
+    if lined_up.vectors.is_cuda:
+        fused = attention_on_cuda() is not None and attention_cuda.fits(lined_up.vectors.shape[2], width)
+        return Fused(lined_up, name) if fused else Dense(lined_up, name)
+    return Dense(lined_up, name) if attention_on_cpu() is None else Present(lined_up, name, width)
 
 
 class Dense:
@@ -74,7 +76,7 @@ class Present:
         self._rows = torch.cat([vectors, torch.ones(len(vectors), 1)], dim=1)
         self._at = np.full(tuple(there.shape), -1, dtype=np.int64)  # (n_shards, n): where in it; -1: nowhere
         self._at[there.numpy()] = np.arange(len(vectors))
-        self._keys = ["transfer", "bias", f"{name}_hidden", f"{name}_hidden_bias", f"{name}_weights"]
+        self._keys = _keys(name)
         self._width = width
         self._everybody = _Table(self._rows, there.numpy(), width)
 
@@ -120,10 +122,8 @@ class _Table:
 
     def forward(self, learned: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the aggregated vectors; what the way back needs stays in the buffers."""
-        transfer, bias, to_hidden, hidden_bias, to_logit = (one.detach() for one in learned)
-        moves = torch.cat([transfer, bias], dim=1)  # (n_shards, dim + 1, dim): W'
-        hides = moves @ to_hidden
-        hides[:, -1] += hidden_bias
+        moves, hides = _matrices(learned)
+        to_logit = learned[-1].detach()
 
         def move(shard: Shard, to_moved: torch.Tensor, to_hidden: torch.Tensor) -> None:
             table, moved, hidden, _ = shard
@@ -138,7 +138,6 @@ class _Table:
 
     def backward(self, learned: Sequence[torch.Tensor], of_out: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return the gradients of what was learned; forward has run just before."""
-        transfer, bias, to_hidden, hidden_bias, to_logit = (one.detach() for one in learned)
         given = (self._moved, self._hidden, self._weights, of_out.contiguous(), self._of_both)
         self._kernels.weights_back(self._indptr, self._places, *(one.numpy() for one in given))
 
@@ -146,15 +145,7 @@ class _Table:
             table, _, _, of_both = shard
             return table.T @ of_both
 
-        dim = self._moved.shape[1]
-        from_both = torch.stack(list(self._pool.map(back, self._shards)))  # (n_shards, dim + 1, dim + width)
-        from_moved, from_hidden = from_both[..., :dim], from_both[..., dim:]
-        of_moves = from_moved + (from_hidden * to_logit) @ to_hidden.T  # (n_shards, dim + 1, dim)
-        moves = torch.cat([transfer, bias], dim=1)
-        inner = (moves.transpose(1, 2) @ from_hidden).sum(dim=0)  # (dim, width): moved^T B
-        last = from_hidden[:, -1].sum(dim=0)
-        of_to_logit = (to_hidden * inner).sum(dim=0) + hidden_bias * last
-        return of_moves[:, :-1], of_moves[:, -1:], inner * to_logit, last * to_logit, of_to_logit
+        return _gradients(learned, torch.stack(list(self._pool.map(back, self._shards))))
 
 
 class _Aggregated(torch.autograd.Function):
@@ -172,3 +163,68 @@ class _Aggregated(torch.autograd.Function):
     def backward(ctx: Any, of_out: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         assert ctx.turn == ctx.side.turn, "the buffers hold what a later call made"
         return None, *ctx.side.backward(ctx.saved_tensors, of_out)
+
+
+class Fused:
+    """Like `Dense`, in two kernels: what is between the vectors and their sums is never written."""
+
+    def __init__(self, lined_up: LinedUp, name: str) -> None:
+        self._vectors, self._absent = lined_up.vectors, lined_up.absent
+        self._keys = _keys(name)
+
+    def aggregated(self, parameters: Parameters, some: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the aggregated vectors, (n, dim), of these places; by default of everybody."""
+        learned = (parameters[key] for key in self._keys)
+        some = None if some is None else some.contiguous()
+        result: torch.Tensor = _InKernels.apply(self._vectors, self._absent, some, *learned)  # type: ignore[no-untyped-call]
+        return result
+
+
+class _InKernels(torch.autograd.Function):
+    """The kernels for CUDA as an operation of torch."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, vectors: torch.Tensor, absent: torch.Tensor, some: torch.Tensor | None, *learned: torch.Tensor
+    ) -> torch.Tensor:
+        moves, hides = _matrices(learned)
+        kept = attention_cuda.forward(vectors, absent, some, moves, hides, learned[-1].detach().contiguous())
+        ctx.save_for_backward(vectors, some, moves, hides, *kept, *learned)
+        return kept.out
+
+    @staticmethod
+    def backward(ctx: Any, of_out: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        vectors, some, moves, hides, out, logits, scale, *learned = ctx.saved_tensors
+        kept = attention_cuda.Kept(out, logits, scale)
+        from_both = attention_cuda.backward(vectors, some, moves, hides, kept, of_out.contiguous())
+        return None, None, None, *_gradients(learned, from_both)
+
+
+# ---------------------------------------------------------------------- what the two that are written out share
+
+
+def _keys(name: str) -> list[str]:
+    """Return the names of what this side's network has learned: W, b, H, the hidden layer's bias, l."""
+    return ["transfer", "bias", f"{name}_hidden", f"{name}_hidden_bias", f"{name}_weights"]
+
+
+def _matrices(learned: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return W', (n_shards, dim + 1, dim), and what makes the hidden layer of a vector with a 1 behind it."""
+    transfer, bias, to_hidden, hidden_bias, _ = (one.detach() for one in learned)
+    moves = torch.cat([transfer, bias], dim=1)
+    hides = moves @ to_hidden  # (n_shards, dim + 1, width)
+    hides[:, -1] += hidden_bias
+    return moves, hides
+
+
+def _gradients(learned: Sequence[torch.Tensor], from_both: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the gradients of what was learned from X^T [A | B], (n_shards, dim + 1, dim + width)."""
+    transfer, bias, to_hidden, hidden_bias, to_logit = (one.detach() for one in learned)
+    dim = transfer.shape[1]
+    from_moved, from_hidden = from_both[..., :dim], from_both[..., dim:]
+    of_moves = from_moved + (from_hidden * to_logit) @ to_hidden.T  # (n_shards, dim + 1, dim)
+    moves = torch.cat([transfer, bias], dim=1)
+    inner = (moves.transpose(1, 2) @ from_hidden).sum(dim=0)  # (dim, width): moved^T B
+    last = from_hidden[:, -1].sum(dim=0)
+    of_to_logit = (to_hidden * inner).sum(dim=0) + hidden_bias * last
+    return of_moves[:, :-1], of_moves[:, -1:], inner * to_logit, last * to_logit, of_to_logit

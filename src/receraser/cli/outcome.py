@@ -35,6 +35,8 @@ def done_by(engine: Engine, path: str, shards: Sequence[int]) -> str:
     which = ", ".join(str(one) for one in shards)
     if path == "downdate":
         return "a downdate of the sums and a new solve"
+    if path == "core":
+        return "a new solve that sets out from users who are not touched"
     if path == "refit" and n == 1:
         return "fitting the model again"
     touched = f"{len(shards)} of {count(n, 'shard')} ({which})"

@@ -6,6 +6,7 @@ All paths lead to the same bits; the plan takes the cheapest:
 
 - "nothing": no row is held of what was asked for;
 - "downdate": an additive model whose sums are at hand; what the rows added is taken away, and the model solved anew;
+- "core": a model whose solve sets out from a core of its users, none of whom is concerned: it sets out there again;
 - "shards": the affected shards are retrained, and only what depends on them is aggregated again;
 - "refit": most shards are affected (or there is but one), so it costs about what a fit costs;
 - "rebuild": everything from nothing, with a new partition: asked for, or due by the store's policy.
@@ -25,6 +26,7 @@ from receraser.erasure.request import ForgetRequest
 from receraser.partition.partition import Partition
 
 __all__ = [
+    "CORE",
     "DOWNDATE",
     "NOTHING",
     "REBUILD",
@@ -37,7 +39,8 @@ __all__ = [
     "share_of_pairs",
 ]
 
-NOTHING, DOWNDATE, SHARDS, REFIT, REBUILD = "nothing", "downdate", "shards", "refit", "rebuild"
+NOTHING, DOWNDATE, CORE = "nothing", "downdate", "core"
+SHARDS, REFIT, REBUILD = "shards", "refit", "rebuild"
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +116,7 @@ def _left_empty(gone: Index, counts: NDArray[np.int64]) -> int:
     return int(np.count_nonzero(lost == counts[who]))
 
 
-def cheapest(shards: Sequence[int], n_shards: int, share: float | None = None) -> str:
+def cheapest(shards: Sequence[int], n_shards: int, share: float | None = None, *, core: bool = False) -> str:
     """Return the path to take.
 
     Parameters
@@ -123,16 +126,22 @@ def cheapest(shards: Sequence[int], n_shards: int, share: float | None = None) -
     share
         For an additive model with its sums at hand: how much of them has to be taken away and added
         (`share_of_pairs`); None otherwise.
+    core
+        Whether what the solve set out from is at hand, and still holds.
 
     Examples
     --------
     >>> cheapest([3], 32), cheapest(range(20), 32), cheapest([0], 1), cheapest([0], 1, 0.01)
     ('shards', 'refit', 'refit', 'downdate')
+    >>> cheapest([0], 1, core=True)
+    'core'
     """
     if not shards:
         return NOTHING
     if share is not None and share < 0.5:
         return DOWNDATE
+    if core:
+        return CORE
     return REFIT if 2 * len(shards) > n_shards else SHARDS
 
 

@@ -21,7 +21,7 @@ from receraser.data.interactions import Interactions
 from receraser.fingerprint import Tensors
 from receraser.models.foreign import check_source
 from receraser.models.source import find, is_foreign
-from receraser.protocols import Additive, Partitioner, Progress, Reuse, Reusing
+from receraser.protocols import Additive, Partitioner, Progress, Reuse, Reusing, Starting
 
 if TYPE_CHECKING:
     from receraser.models.factors import FactorModel
@@ -31,6 +31,7 @@ __all__ = [
     "Result",
     "Task",
     "aggregation_task",
+    "learned",
     "partition_from",
     "partition_task",
     "placement_task",
@@ -40,6 +41,8 @@ __all__ = [
 ]
 
 Settings = Mapping[str, object]
+
+_START = "start."  # what a solve set out from, among what a submodel's task returns
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,18 +79,32 @@ Outcome = tuple[Tensors, Mapping[str, IdMap], Mapping[str, object]]
 
 
 def submodel_task(
-    model: str, hyperparameters: Settings, seed: int, train: Interactions, valid: Interactions | None = None
+    model: str,
+    hyperparameters: Settings,
+    seed: int,
+    train: Interactions,
+    valid: Interactions | None = None,
+    *,
+    start: Tensors | None = None,
 ) -> Task:
     """Return the task of fitting one submodel: a model, its shard's rows, its seed.
 
     Of somebody else's model it also says where its module was found here: a worker need not look there by itself.
+
+    Parameters
+    ----------
+    start
+        For a model that is `Starting`: what its solve sets out from, if that is known, or nothing; it comes back beside
+        the weights (`learned`). None: it is nobody's concern.
     """
-    settings = {"model": model, "hyperparameters": dict(hyperparameters), "seed": seed}
+    settings: dict[str, object] = {"model": model, "hyperparameters": dict(hyperparameters), "seed": seed}
     if is_foreign(model):
         source = find(model)
         check_source(model, hyperparameters, source.sha256)  # over there again; but why send what will be refused
         settings["folder"] = str(source.folder)
-    return Task("submodel", settings, _tables(train, valid))
+    if start is not None:
+        settings["starts"] = True
+    return Task("submodel", settings, _tables(train, valid), arrays=start or {})
 
 
 def _submodel(task: Task, progress: Progress | None) -> Outcome:
@@ -97,8 +114,23 @@ def _submodel(task: Task, progress: Progress | None) -> Outcome:
     model = make_model(str(task.settings["model"]), _settings(task, "hyperparameters"))
     if isinstance(model, Custom):
         model.found_in(str(task.settings["folder"]))
-    model.fit(task.tables["train"], valid=task.tables.get("valid"), seed=_seed(task), progress=progress)
-    return model.state(), {}, model.facts()
+    train = task.tables["train"]
+    if not task.settings.get("starts"):
+        model.fit(train, valid=task.tables.get("valid"), seed=_seed(task), progress=progress)
+        return model.state(), {}, model.facts()
+    assert isinstance(model, Starting)
+    start = task.arrays or model.start(train, _seed(task))
+    model.fit_from(train, start, seed=_seed(task))
+    beside = {} if task.arrays else {f"{_START}{name}": array for name, array in start.items()}  # who sent it has it
+    return {**model.state(), **beside}, {}, model.facts()
+
+
+def learned(task: Task, result: Result) -> tuple[Tensors, Tensors | None]:
+    """Return the weights that such a task came to, and what the solve set out from; None where nobody asked."""
+    weights = {name: array for name, array in result.arrays.items() if not name.startswith(_START)}
+    if not task.settings.get("starts"):
+        return weights, None
+    return weights, task.arrays or _part(result.arrays, _START)
 
 
 def sums_task(model: str, hyperparameters: Settings, seed: int, items: IdMap, sums: Tensors) -> Task:
@@ -241,7 +273,7 @@ def _aggregation(task: Task, progress: Progress | None) -> Outcome:
     for k in range(int(str(task.settings["n_submodels"]))):
         model = _bare_submodel(task)
         nobody = np.zeros((0, model.dim), dtype=np.float32)  # one that is not needed was not sent
-        state = _part(task, f"{k}.") or {"user_vectors": nobody, "item_vectors": nobody}
+        state = _part(task.arrays, f"{k}.") or {"user_vectors": nobody, "item_vectors": nobody}
         users, items = (task.ids.get(f"{k}.{side}", IdMap([])) for side in ("users", "items"))
         sent = state.pop("item_counts", None)
         counts = None if sent is None else np.asarray(sent, dtype=np.int64)
@@ -250,15 +282,15 @@ def _aggregation(task: Task, progress: Progress | None) -> Outcome:
     train, valid = task.tables["train"], task.tables.get("valid")
     if task.settings["reuses"]:
         assert isinstance(aggregator, Reusing)
-        learned, facts = aggregator.refit(submodels, _part(task, "known."), train, progress=progress)
+        learned, facts = aggregator.refit(submodels, _part(task.arrays, "known."), train, progress=progress)
     else:
         learned, facts = aggregator.fit(submodels, train, valid=valid, seed=_seed(task), progress=progress)
     return learned, {}, facts
 
 
-def _part(task: Task, prefix: str) -> dict[str, NDArray[np.generic]]:
+def _part(arrays: Tensors, prefix: str) -> dict[str, NDArray[np.generic]]:
     """Return the arrays whose name begins so, without that beginning."""
-    return {name.removeprefix(prefix): array for name, array in task.arrays.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 _KINDS = {

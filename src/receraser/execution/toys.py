@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from functools import cache
 
 import numpy as np
 
@@ -34,13 +36,21 @@ def toy_submodel(model: str, hyperparameters: Settings) -> Task:
 def toy_sums(model: str, hyperparameters: Settings) -> Task | None:
     """Return an additive model's solve in miniature; None for a model that is fitted from the rows.
 
-    The sums are taken here and now, which compiles what takes them.
+    The sums are taken here and now, which compiles what takes them; but once: a forget takes little more time.
     """
-    rows = _rows()
-    hyperparameters = {key: value for key, value in hyperparameters.items() if key != "max_items"}  # a toy is no data
-    made = make_model(model, hyperparameters)
-    sums = made.sums(rows) if isinstance(made, Additive) else None
-    return None if sums is None else sums_task(model, hyperparameters, 0, rows.items, sums)
+    if not isinstance(make_model(model, hyperparameters), Additive):
+        return None
+    bounds = ("max_items",)  # a toy is no data
+    return _toy_sums(model, json.dumps({key: value for key, value in hyperparameters.items() if key not in bounds}))
+
+
+@cache
+def _toy_sums(model: str, hyperparameters: str) -> Task | None:
+    rows, settings = _rows(), json.loads(hyperparameters)
+    made = make_model(model, settings)
+    assert isinstance(made, Additive)
+    sums = made.sums(rows)
+    return None if sums is None else sums_task(model, settings, 0, rows.items, sums)
 
 
 def toy_partition(partition: str, settings: Settings) -> Task:

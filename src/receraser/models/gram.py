@@ -10,6 +10,11 @@ Where there are few items for many rows, the sums over all pairs of items are ke
 the eigen-solver works on the matrix. Otherwise (`pairs_per_row`, a function of the rows at hand) passes over the rows
 are cheaper than that matrix, it is never made, and all there is to forget are the rows.
 
+Where an item has many rows, a part of the users says nearly what all of them say. So the solver sets out from the
+leading directions of a core: the rows of users whom a hash of their name chooses, a quarter of them, an eighth, ...
+(`core_share`), and a few passes over all rows make the answer of it (`start`). It is a function of the rows as before;
+but as long as a change leaves the core alone, where it sets out from is the same, and need not be computed again.
+
 With very many rows even those passes are long. Then shards of users can have one each, merged by
 `aggregation.spectral` (the sum over all users is the sum over the shards', but for each scaling by its own counts), and
 a forget costs one shard's passes.
@@ -17,6 +22,7 @@ a forget costs one shard's passes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -30,6 +36,7 @@ from receraser.fingerprint import Tensors
 from receraser.models.additive import AdditiveModel, Solved
 from receraser.models.folded import FoldedScorer
 from receraser.protocols import Scorer
+from receraser.seeds import derive
 from receraser.training.counts import counted, n_pairs, recounted, symmetric, user_weights
 from receraser.training.kernels import one_torch_thread
 from receraser.training.krylov import (
@@ -38,15 +45,41 @@ from receraser.training.krylov import (
     draw_block,
     gap_after,
     leading_eigenvectors,
-    sparse_gram,
+    refined,
+    rows_gram,
 )
 from receraser.training.least_squares import polished
+from receraser.training.normals import uniform_for
 from receraser.training.powers import power
 
-__all__ = ["Gram"]
+__all__ = ["Gram", "core_share"]
 
 _PENALTY = 0.09  # by default, for each unit of missing weight
 _STEPS = 8  # of the eigen-solver, with half as many columns as there are directions
+_CORE_STEPS = 5  # of the eigen-solver there
+_WIDER = 32  # directions more than the rank that the solver sets out from
+_PASSES = 3  # over all rows, from there
+
+
+Found = tuple[NDArray[np.float64], NDArray[np.float64]]  # directions, and their values
+
+
+def core_share(rows: Interactions, core_rows: float, n_directions: int) -> float:
+    """Return what share of the users is in the core: 1, for no core at all, or 1/2, 1/4, ...
+
+    The smallest that leaves an item `core_rows` rows in the mean, and a tenth as many users for each direction.
+
+    Examples
+    --------
+    >>> rows = Interactions.from_pairs([(u, i) for u in range(40) for i in "ab"])
+    >>> core_share(rows, 8.0, 4), core_share(rows, 30.0, 4), core_share(rows, 8.0, 40)
+    (0.25, 1.0, 0.5)
+    """
+    n_rows, n_users, n_items = len(rows), len(rows.users), len(rows.items)
+    share = 1.0
+    while share / 2 * n_rows >= core_rows * n_items > 0 and share / 2 * n_users >= core_rows / 10 * n_directions:
+        share /= 2
+    return share
 
 
 @dataclass(kw_only=True)
@@ -68,6 +101,9 @@ class Gram(AdditiveModel):
         refit, for the sweeps pass over everybody.
     pairs_per_row
         The sums over all pairs of items are kept while there are at most so many pairs for each row.
+    core_rows
+        The solve sets out from a core of the users that has at least so many rows for each item, in the mean (and a
+        tenth as many users for each direction); from nothing where half of the users have fewer, or with 0.
 
     Examples
     --------
@@ -86,6 +122,7 @@ class Gram(AdditiveModel):
     regularization: float = 0.0
     polish: int = 0
     pairs_per_row: float = 4.0
+    core_rows: float = 40.0
 
     _counts: NDArray[np.int64] | None = field(init=False, repr=False, compare=False)
 
@@ -113,32 +150,73 @@ class Gram(AdditiveModel):
         """Return the items' vectors."""
         scale = self._scale(np.asarray(sums["counts"], dtype=np.int64))
         matrix = symmetric(np.asarray(sums["pairs"], dtype=np.int64), scale)
-        vectors, facts = self._vectors(
-            lambda columns: blocked(lambda rows: matrix[rows] @ columns, *columns.shape), items, seed
+        found = self._directions(
+            lambda columns: blocked(lambda rows: matrix[rows] @ columns, *columns.shape), items, self.rank, _STEPS, seed
         )
-        return {"item_vectors": vectors}, facts
+        return self._solved(*found)
 
-    def _from_rows(self, rows: Interactions, seed: int) -> Solved:
-        weights = np.sqrt(user_weights(np.diff(rows.indptr), self.user_power).astype(np.float64))
-        matrix = rows.matrix().astype(np.float64)
-        matrix.data = weights[rows.user_index] * self._scale(rows.item_counts)[rows.item_index]
-        vectors, facts = self._vectors(sparse_gram(matrix), rows.items, seed)
+    def start(self, rows: Interactions, seed: int) -> Tensors:
+        """Return the leading directions of the core, zeros for items that it does not have; nothing without a core."""
+        share = self._core_share(rows)
+        if share == 1.0 or self.keeps_sums(rows):
+            return {}
+        core = rows.take(self._in_core(rows.users, share, seed)[rows.user_index])
+        found, _ = self._directions(self._operator(core), core.items, self.rank + _WIDER, _CORE_STEPS, seed)
+        columns = np.zeros((len(rows.items), found.shape[1]), dtype=np.float32)
+        columns[rows.items.indices(core.items)] = found
+        return {"columns": columns}
+
+    def keeps_start(self, before: Interactions, after: Interactions, touched: Sequence[str], seed: int) -> bool:
+        """Whether there is a core, of the same share of the users, none of whom is touched."""
+        share = self._core_share(after)
+        same = share < 1.0 and share == self._core_share(before) and not self.keeps_sums(after)
+        return same and not self._in_core(IdMap(touched), share, seed).any()
+
+    def carried(self, start: Tensors, before: Interactions, after: Interactions) -> Tensors:
+        """Return the same directions, of the items that there are now."""
+        if before.items == after.items:
+            return start
+        known = np.asarray(start["columns"], dtype=np.float32)
+        columns = np.zeros((len(after.items), known.shape[1]), dtype=np.float32)
+        at = after.items.indices(before.items)  # an item that came, or is gone, is not the core's: zeros
+        columns[at[at >= 0]] = known[at >= 0]
+        return {"columns": columns}
+
+    def _core_share(self, rows: Interactions) -> float:
+        return core_share(rows, self.core_rows, self.rank + _WIDER)
+
+    def _in_core(self, users: IdMap, share: float, seed: int) -> NDArray[np.bool_]:
+        return np.asarray(uniform_for(users, derive(seed, "core")) < share)
+
+    def _from_rows(self, rows: Interactions, start: Tensors, seed: int) -> Solved:
+        apply = self._operator(rows)
+        if start:
+            found = refined(apply, np.asarray(start["columns"], dtype=np.float64), self.rank, _PASSES)
+        else:
+            found = self._directions(apply, rows.items, self.rank, _STEPS, seed)
+        state, facts = self._solved(*found)
         if self.polish:
             weight, penalty = self._weights(rows)
+            vectors = np.asarray(state["item_vectors"], dtype=np.float32)
             with one_torch_thread():
                 vectors = polished(vectors, rows, self.polish, missing_weight=weight, regularization=penalty)
-        return {"item_vectors": vectors}, facts
+            state = {"item_vectors": vectors}
+        return state, facts
+
+    def _operator(self, rows: Interactions) -> Operator:
+        return rows_gram(rows, user_weights(np.diff(rows.indptr), self.user_power), self._scale(rows.item_counts))
 
     def _scale(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         return 1.0 / power(counts, self.item_power)
 
-    def _vectors(self, apply: Operator, items: IdMap, seed: int) -> tuple[NDArray[np.float32], dict[str, object]]:
-        start = draw_block(items, -(-self.rank // 2), seed)
-        directions, values = leading_eigenvectors(apply, start, self.rank, _STEPS)
+    def _directions(self, apply: Operator, items: IdMap, rank: int, n_steps: int, seed: int) -> Found:
+        return leading_eigenvectors(apply, draw_block(items, -(-rank // 2), seed), rank, n_steps)
+
+    def _solved(self, directions: NDArray[np.float64], values: NDArray[np.float64]) -> Solved:
         vectors = directions * np.sqrt(values[: self.rank])
-        size = np.sqrt((vectors**2).sum() / max(len(items), 1))
-        vectors = vectors / (size if size > 0 else 1.0)
-        return np.ascontiguousarray(vectors, dtype=np.float32), {"gap": gap_after(values, self.rank)}
+        size = np.sqrt((vectors**2).sum() / max(len(vectors), 1))
+        vectors = np.ascontiguousarray(vectors / (size if size > 0 else 1.0), dtype=np.float32)
+        return {"item_vectors": vectors}, {"gap": gap_after(values, self.rank)}
 
     def _make_scorer(self, rows: Interactions, state: Tensors) -> Scorer:
         vectors = np.asarray(state["item_vectors"], dtype=np.float32)

@@ -29,7 +29,7 @@ from receraser.models.additive import AdditiveModel, Solved
 from receraser.models.factors import score_blocks
 from receraser.protocols import Scorer
 from receraser.training.kernels import on_cpu
-from receraser.training.krylov import draw_block, gap_after, leading_eigenvectors, sparse_gram
+from receraser.training.krylov import draw_block, gap_after, leading_eigenvectors, rows_gram
 from receraser.training.spectrum import leading
 
 __all__ = ["GraphFilter", "merged_low_pass", "normalised"]
@@ -64,11 +64,10 @@ class GraphFilter(AdditiveModel):
     def __post_init__(self) -> None:
         settings.check(self, at_least_one=("rank", "n_steps"))
 
-    def _from_rows(self, rows: Interactions, seed: int) -> Solved:
+    def _from_rows(self, rows: Interactions, start: Tensors, seed: int) -> Solved:  # noqa: ARG002 - from nothing
         if self.low_pass_weight == 0:
             return {"low_pass": np.zeros((len(rows.items), 0), dtype=np.float32)}, {}
-        start = draw_block(rows.items, -(-self.rank // 4), seed)
-        vectors, values = leading_eigenvectors(sparse_gram(normalised(rows)), start, self.rank, self.n_steps)
+        vectors, values = _low_frequencies(rows, self.rank, self.n_steps, seed)
         return {"low_pass": np.ascontiguousarray(vectors, dtype=np.float32)}, {"gap": gap_after(values, self.rank)}
 
     def _make_scorer(self, rows: Interactions, state: Tensors) -> Scorer:
@@ -81,6 +80,14 @@ def normalised(rows: Interactions) -> sp.csr_matrix:
     matrix = rows.matrix().astype(np.float64)
     matrix.data = np.repeat(of_users, np.diff(matrix.indptr)) * of_items[matrix.indices]
     return matrix
+
+
+def _low_frequencies(
+    rows: Interactions, rank: int, n_steps: int, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the leading eigenvectors and eigenvalues of R~^T R~."""
+    apply = rows_gram(rows, 1 / np.diff(rows.indptr), 1 / np.sqrt(rows.item_counts))
+    return leading_eigenvectors(apply, draw_block(rows.items, -(-rank // 4), seed), rank, n_steps)
 
 
 def merged_low_pass(shards: Sequence[Interactions], rank: int, *, seed: int = 0) -> tuple[IdMap, NDArray[np.float32]]:
@@ -113,8 +120,7 @@ _Node = tuple[IdMap, NDArray[np.float64], NDArray[np.float64]]  # items, V S, ho
 
 
 def _leaf(rows: Interactions, rank: int, seed: int) -> _Node:
-    start = draw_block(rows.items, -(-rank // 4), seed)
-    vectors, values = leading_eigenvectors(sparse_gram(normalised(rows)), start, rank, GraphFilter.n_steps)
+    vectors, values = _low_frequencies(rows, rank, GraphFilter.n_steps, seed)
     return rows.items, vectors * np.sqrt(values[:rank]), rows.item_counts.astype(np.float64)
 
 

@@ -16,10 +16,10 @@ import torch
 
 from receraser.data.interactions import Interactions
 from receraser.seeds import derive, draw_torch, signed
-from receraser.training.batches import Triples, UserBatches, UserTables, UserTriples
-from receraser.training.kernels import pairs_on_cpu, threads
+from receraser.training.batches import Triples, UserBatches, UserRows, UserTables, UserTriples
+from receraser.training.kernels import attention_on_cuda, pairs_on_cpu, threads
 from receraser.training.losses import bpr, l2, non_sampling
-from receraser.training.sparse import gather
+from receraser.training.sparse import gather, times_dense
 
 __all__ = ["NonSampling", "Pairwise", "Vectors"]
 
@@ -142,6 +142,9 @@ class _WrittenOut(torch.autograd.Function):
 
 def _hardest(users: torch.Tensor, items: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
     """Return, of each user's candidates (batch, n), the one that scores highest now; the first one of equals."""
+    if users.is_cuda and (kernels := attention_on_cuda()) is not None:
+        found: torch.Tensor = kernels.hardest(users, items, candidates)
+        return found
     scores = (items[candidates] * users[:, None, :]).sum(dim=2)  # (batch, n)
     return candidates.gather(1, scores.argmax(dim=1, keepdim=True))[:, 0]
 
@@ -172,9 +175,10 @@ class NonSampling:
         The weight of a pair that is not among the rows; the share of coordinates dropped.
     parameters, vectors
         What is learned, and the vectors it stands for at the moment.
-    tables
-        Take a batch's rows as a table of users by items, of one fixed shape: more to compute, and one captured graph
-        instead of a hundred launches. By default on a GPU, where the table is not too large.
+    kind
+        How a batch's rows come: as they are, or in one fixed shape, as a table of users by items or in slots of which
+        some stay empty: more to compute, and one captured graph instead of a hundred launches. By default what suits
+        the device and the rows (`_kind`).
     """
 
     def __init__(
@@ -188,7 +192,7 @@ class NonSampling:
         dim: int,
         parameters: Sequence[torch.Tensor],
         vectors: Vectors,
-        tables: bool | None = None,
+        kind: type[UserBatches | UserTables | UserRows] | None = None,
     ) -> None:
         self.parameters = tuple(parameters)
         self._vectors = vectors
@@ -196,9 +200,9 @@ class NonSampling:
         self._missing_weight = missing_weight
         self._dropout = dropout
         device = self.parameters[0].device
-        self.fixed_shape = tables if tables is not None else device.type == "cuda" and UserTables.fits(rows, batch_size)
-        kind = UserTables if self.fixed_shape else UserBatches
-        self._batches: UserTables | UserBatches = kind(rows, batch_size=batch_size, seed=seed, device=device)
+        kind = _kind(rows, batch_size, device) if kind is None else kind
+        self._batches = kind(rows, batch_size=batch_size, seed=seed, device=device)
+        self.fixed_shape = not isinstance(self._batches, UserBatches)
         self.n_batches = self._batches.n_batches
         self._key = torch.zeros((), dtype=torch.int64, device=device)
         self._mask = torch.ones((len(rows.users), dim), device=device) if dropout else None  # of everybody, in place
@@ -217,6 +221,11 @@ class NonSampling:
             vectors, q = self._of(user)
             vectors = vectors * real[:, None]  # (b, dim): of nobody, zeros
             scores = (vectors @ q.T) * held  # (b, n_items): a score of 0 adds nothing
+        elif isinstance(self._batches, UserRows):
+            user, real, *slots = self._batches.batch(number)
+            vectors, q = self._of(user)
+            vectors = vectors * real[:, None]
+            scores = _SlotScores.apply(vectors, q, *slots)  # type: ignore[no-untyped-call]  # (n_slots,)
         else:
             user, place, item = self._batches.batch(int(number))
             vectors, q = self._of(user)
@@ -227,3 +236,43 @@ class NonSampling:
         """Return the vectors of a batch's users, less what is dropped of them, and of all items."""
         p, q = self._vectors(user)
         return (p if self._mask is None else p * self._mask[user]), q
+
+
+def _kind(rows: Interactions, batch_size: int, device: torch.device) -> type[UserBatches | UserTables | UserRows]:
+    """Return how the rows of a batch are best given to `NonSampling`."""
+    if device.type == "cuda":
+        if UserRows.pays(rows, batch_size):
+            return UserRows
+        if UserTables.fits(rows, batch_size):
+            return UserTables
+    return UserBatches
+
+
+class _SlotScores(torch.autograd.Function):
+    """The scores of the rows in a batch's slots (`training.batches.UserRows`), 0 where there is none.
+
+    The gradients are a sparse matrix of users by items times vectors, either way round. Empty slots are no part of it:
+    there may be four for every row, and in the gradient of a `gather` one program would add them all up.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, p: torch.Tensor, q: torch.Tensor, place: torch.Tensor, item: torch.Tensor, weight: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.save_for_backward(p, q, place, item, weight)
+        return (p.index_select(0, place) * q.index_select(0, item)).sum(dim=1) * weight
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        p, q, place, item, weight = ctx.saved_tensors
+        empty, gradient = weight == 0, gradient.contiguous()
+        of_users = times_dense(_edges(place.masked_fill(empty, len(p)), len(p)), item, gradient, q)
+        # Half as many bits, half as long to sort.
+        ordered, slot = torch.sort(item.masked_fill(empty, len(q)).to(torch.int32), stable=True)
+        of_items = times_dense(_edges(ordered, len(q)), place[slot], gradient[slot], p)
+        return of_users, of_items, None, None, None
+
+
+def _edges(ordered: torch.Tensor, n: int) -> torch.Tensor:
+    """Return where each of range(n) begins in an ordered list, and where the last one ends."""
+    return torch.searchsorted(ordered, torch.arange(n + 1, dtype=ordered.dtype, device=ordered.device))

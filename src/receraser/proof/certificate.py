@@ -51,7 +51,7 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:receraser:change:v1"
 
 ACTIONS = ("fit", "forget", "add", "rebuild")
-PATHS = ("nothing", "downdate", "shards", "refit", "rebuild")  # as `erasure.plan` names them; a fit is a rebuild
+PATHS = ("nothing", "downdate", "core", "shards", "refit", "rebuild")  # of `erasure.plan`; a fit is a rebuild
 
 
 class Request(TypedDict):

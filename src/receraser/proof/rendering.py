@@ -29,6 +29,7 @@ _TITLES = {
 _PATHS = {
     "nothing": "nothing had to be computed",
     "downdate": "the rows were taken out of the model's sums, and the model solved anew",
+    "core": "the model was solved anew from all rows left, setting out from users who were not touched",
     "shards": "the shards concerned were trained again from nothing, and what combines them",
     "refit": "everything was trained again from nothing",
     "rebuild": "everything was trained from nothing",

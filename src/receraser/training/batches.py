@@ -16,10 +16,12 @@ from receraser.errors import TrainingError
 from receraser.seeds import derive
 from receraser.training.kernels import pairs_on_cpu
 
-__all__ = ["Held", "Triples", "UserBatches", "UserTables", "UserTriples", "draw_keys", "shuffled"]
+__all__ = ["Held", "Triples", "UserBatches", "UserRows", "UserTables", "UserTriples", "draw_keys", "shuffled"]
 
 MOST_BYTES = 8 * 2**30  # of the table of bits
 MOST_CELLS = 2**27  # of a batch of users by all items: half a gigabyte, a few times
+MOST_SLOTS = 2**21  # of a batch of rows: with vectors of 64 numbers as much
+CELLS_FOR_A_SLOT = 16  # what a slot of `UserRows` costs more than a cell of `UserTables`, roughly
 _CPU = torch.device("cpu")
 
 
@@ -249,40 +251,115 @@ class UserBatches(_Users):
         return user, place, self._item[entry]
 
 
-class UserTables(_Users):
-    """The same batches of users in the same order, with their rows as a table: one fixed shape, for a captured step.
+class _FixedUsers(_Users):
+    """The same batches of users in the same order, all of one fixed shape, for a captured step.
 
-    A place for every item in every row: for a GPU, and for catalogues where that is not too much (`fits`).
+    The last one is filled up with somebody who is not real.
     """
 
-    def __init__(self, rows: Interactions, *, batch_size: int, seed: int, device: torch.device) -> None:
+    def __init__(self, rows: Interactions, batch_size: int, seed: int, device: torch.device) -> None:
         super().__init__(rows, batch_size, seed)
-        held = Held(rows)
-        self._n_items = held.n_items
-        self._words = torch.from_numpy(held.words.view(np.int32)).to(device)
-        self._bits = torch.arange(32, dtype=torch.int32, device=device)
         self._user = torch.zeros(self.n_batches * self.batch_size, dtype=torch.int64, device=device)
         self._real = torch.zeros(len(self._user), dtype=torch.float32, device=device)
         self._real[: self.n_users] = 1.0
         self._offset = torch.arange(self.batch_size, device=device)
 
+    def _shuffle(self, epoch: int) -> torch.Tensor:
+        """Shuffle the users for an epoch; return their places in it."""
+        place = self._places(epoch, self._user.device)
+        self._user[place] = torch.arange(self.n_users, device=self._user.device)
+        return place
+
+    def _users(self, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the users (b,) of a batch, and 1 for each of them who is real."""
+        at = number * self.batch_size + self._offset
+        return self._user[at], self._real[at]
+
+
+class UserTables(_FixedUsers):
+    """Batches of users with their rows as a table.
+
+    A place for every item in every row: for a GPU, and for catalogues where that is not too much (`fits`).
+    """
+
+    def __init__(self, rows: Interactions, *, batch_size: int, seed: int, device: torch.device) -> None:
+        super().__init__(rows, batch_size, seed, device)
+        held = Held(rows)
+        self._n_items = held.n_items
+        self._words = torch.from_numpy(held.words.view(np.int32)).to(device)
+        self._bits = torch.arange(32, dtype=torch.int32, device=device)
+
     @staticmethod
     def fits(rows: Interactions, batch_size: int) -> bool:
         """Say whether the table of a batch, and that of the bits of everybody, are small enough."""
         bits = 4 * len(rows.users) * -(-len(rows.items) // 32)  # bytes, as in `Held`
-        return min(batch_size, len(rows.users)) * len(rows.items) <= MOST_CELLS and bits <= MOST_BYTES
+        return _cells(rows, batch_size) <= MOST_CELLS and bits <= MOST_BYTES
 
     def prepare(self, epoch: int) -> None:
         """Shuffle the users for an epoch."""
-        place = self._places(epoch, self._user.device)
-        self._user[place] = torch.arange(self.n_users, device=self._user.device)
+        self._shuffle(epoch)
 
     def batch(self, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return the users (b,) of a batch, 1 for each of them, and which items each has (b, n_items).
 
         The last batch is filled up with somebody who has a 0 instead.
         """
-        at = number * self.batch_size + self._offset
-        user = self._user[at]
+        user, real = self._users(number)
         held = (self._words[user][:, :, None] >> self._bits) & 1  # (b, words, 32)
-        return user, self._real[at], held.reshape(len(user), -1)[:, : self._n_items]
+        return user, real, held.reshape(len(user), -1)[:, : self._n_items]
+
+
+class UserRows(_FixedUsers):
+    """Batches of users with their rows one by one, in as many slots as the rows of any so many users can fill.
+
+    For a GPU, and for large catalogues, of which a user has little (`pays`). An epoch's rows lie in the order of their
+    users, so that a batch is a piece of them.
+    """
+
+    def __init__(self, rows: Interactions, *, batch_size: int, seed: int, device: torch.device) -> None:
+        super().__init__(rows, batch_size, seed, device)
+        self.n_slots = self.slots(rows, batch_size)
+        self._owners = torch.from_numpy(rows.user_index.astype("int64")).to(device)
+        self._items = torch.from_numpy(rows.item_index.astype("int64")).to(device)
+        # Of an epoch, and at the end a row that is none: what an empty slot holds.
+        self._place, self._item = (torch.zeros(len(rows) + 1, dtype=torch.int64, device=device) for _ in range(2))
+        self._edges = torch.zeros(self.n_batches + 1, dtype=torch.int64, device=device)  # of the batches, among them
+        self._first_places = torch.arange(self.n_batches + 1, device=device) * self.batch_size
+        self._slot = torch.arange(self.n_slots, device=device)
+
+    @staticmethod
+    def slots(rows: Interactions, batch_size: int) -> int:
+        """Return how many rows a batch has room for: those of the users who have most of them; a multiple of 128."""
+        most = np.sort(np.diff(rows.indptr))[::-1][:batch_size].sum()
+        return 128 * max(1, -(-int(most) // 128))
+
+    @classmethod
+    def pays(cls, rows: Interactions, batch_size: int) -> bool:
+        """Say whether the slots are few, and much fewer than the cells of a table."""
+        n_slots = cls.slots(rows, batch_size)
+        return n_slots <= MOST_SLOTS and CELLS_FOR_A_SLOT * n_slots < _cells(rows, batch_size)
+
+    def prepare(self, epoch: int) -> None:
+        """Shuffle the users for an epoch, and put the rows into their order."""
+        ordered, row = torch.sort(self._shuffle(epoch)[self._owners], stable=True)
+        self._place[:-1] = ordered % self.batch_size
+        self._item[:-1] = self._items[row]
+        self._edges.copy_(torch.searchsorted(ordered, self._first_places))
+
+    def batch(
+        self, number: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return the users (b,) of a batch, 1 for each of them, and for each slot a user's place, an item and 1 (m,).
+
+        The last batch is filled up with somebody who has a 0 instead. Rows come first, by the place of their users;
+        slots that stay empty are the last ones, and hold zeros.
+        """
+        edges = self._edges[number + self._slot[:2]]
+        taken = self._slot < edges[1] - edges[0]
+        at = (self._slot + edges[0]).masked_fill(~taken, len(self._items))
+        return *self._users(number), self._place[at], self._item[at], taken.to(torch.float32)
+
+
+def _cells(rows: Interactions, batch_size: int) -> int:
+    """Return how many pairs of a user of a batch and an item there are."""
+    return min(batch_size, len(rows.users)) * len(rows.items)

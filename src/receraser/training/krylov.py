@@ -6,32 +6,35 @@ after another, and the eigenvectors of A are looked for in the space they span (
 of as many steps of subspace iteration, and better ones). No convergence test, no warm start: the result is a pure
 function of matrix and start.
 
+`refined` is for who has columns that nearly span the answer: a few applications, and no growing basis.
+
 Dense products are cut into blocks of rows of a fixed size, each done by one thread; sums over the blocks run in order.
 So the bits do not depend on the number of threads, given a BLAS of one thread as in the workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import cast
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from receraser.data.ids import IdMap
+from receraser.data.interactions import Interactions
 from receraser.seeds import derive
 from receraser.training.kernels import on_cpu, threads
 from receraser.training.normals import normal_for
+from receraser.training.pool import spread
 from receraser.training.spectrum import signs
 
-__all__ = ["Operator", "blocked", "draw_block", "gap_after", "leading_eigenvectors", "sparse_gram"]
+__all__ = ["Operator", "blocked", "draw_block", "gap_after", "leading_eigenvectors", "refined", "rows_gram"]
 
-Matrix = NDArray[np.float64]
+Matrix = NDArray[np.float64]  # on the way to it, float32
 Operator = Callable[[Matrix], Matrix]
 
 _ROWS = 1024  # of a block in dense products
+_TILE = 32  # columns that go through a pass over the rows together: what they are added to stays in the cache
 _LEAST = 16  # columns of the first block
 _NOTHING = 1e-7  # a column that loses all but this share of its length was in the space already
 _LITTLE = 1e-3  # ... and one that loses all but this share is looked at twice
@@ -76,15 +79,55 @@ def leading_eigenvectors(apply: Operator, start: Matrix, rank: int, n_steps: int
         if own.stop < len(small):
             block = block - _times(filled, small[: own.stop, own])
     small = np.triu(small) + np.triu(small, 1).T
+    values, turns = _eigen(small)
+    return _as_asked(_times(basis, turns[:, :rank]), values, rank)
+
+
+def refined(apply: Operator, start: Matrix, rank: int, n_passes: int) -> tuple[Matrix, Matrix]:
+    """Return the same from columns that nearly span the answer, by applying A so many times to them.
+
+    Between two applications columns are only brought to length 1, and all but the last one are in float32: they only
+    prepare it. The last one, Y = A S, serves twice: A is taken for
+    Y (S^T Y)^-1 Y^T, which is nearer to it than what A is within the space of S (Nystroem's approximation; Gittens &
+    Mahoney 2016), at no further application. For few applications: with each of them columns come nearer to each other.
+
+    Examples
+    --------
+    >>> start = np.array([[0.1, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> found, values = refined(lambda x: np.diag([1.0, 4.0, 9.0]) @ x, start, 2, 3)
+    >>> np.abs(np.round(found.T, 2)).tolist(), np.round(values, 3).tolist()
+    ([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0]], [9.0, 4.0, 0.0])
+    """
+    narrow = cast("Matrix", start.astype(np.float32))
+    for _ in range(n_passes - 1):
+        narrow = apply(narrow)
+        lengths = _lengths(narrow)
+        narrow /= np.where(lengths > 0, lengths, 1.0).astype(np.float32)
+    start = narrow.astype(np.float64)
+    image = apply(start)
+    small = _inner(start, image)
+    values, turns = _eigen((small + small.T) / 2)
+    there = values > values[:1] * _NO_VALUE
+    roots = _times(image, np.where(there, turns / np.sqrt(np.where(there, values, 1.0)), 0.0))  # roots roots^T: A
+    values, turns = _eigen(_inner(roots, roots))
+    there = values > values[:1] * _NO_VALUE
+    turns = np.where(there, turns / np.sqrt(np.where(there, values, 1.0)), 0.0)
+    return _as_asked(_times(roots, turns[:, :rank]), values, rank)
+
+
+def _eigen(small: Matrix) -> tuple[Matrix, Matrix]:
+    """Return the eigenvalues of a small symmetric matrix, largest first and none below zero, and the eigenvectors."""
     values, turns = np.linalg.eigh(small)  # ascending
-    turns = turns[:, ::-1][:, :rank]
-    values = np.maximum(values[::-1], 0.0)
-    found = _times(basis, turns)
+    return np.maximum(values[::-1], 0.0), turns[:, ::-1]
+
+
+def _as_asked(found: Matrix, values: Matrix, rank: int) -> tuple[Matrix, Matrix]:
+    """Return so many vectors, their signs fixed, zeros for those that do not exist, and one value more than that."""
     found *= signs(found)
-    found[:, values[: found.shape[1]] <= values[0] * _NO_VALUE] = 0.0
+    found[:, values[: found.shape[1]] <= values[:1] * _NO_VALUE] = 0.0
     missing = rank - found.shape[1]
     if missing > 0:
-        found = np.hstack([found, np.zeros((n, missing))])
+        found = np.hstack([found, np.zeros((len(found), missing))])
     return found, np.concatenate([values, np.zeros(max(0, rank + 1 - len(values)))])[: rank + 1]
 
 
@@ -98,18 +141,33 @@ def draw_block(ids: IdMap, width: int, seed: int) -> Matrix:
     return normal_for(ids, derive(seed, "krylov"), width).astype(np.float64)
 
 
-def sparse_gram(matrix: sp.csr_matrix) -> Operator:
-    """Return the operator M^T M of a sparse matrix: two passes over its entries, none over pairs of columns."""
-    forth, back = (
-        (one.indptr.astype(np.int64), one.indices.astype(np.int64), one.data.astype(np.float64))
-        for one in (matrix, matrix.T.tocsr())
-    )
+def rows_gram(rows: Interactions, weights: NDArray[np.number], scale: Matrix) -> Operator:
+    """Return the operator S X^T W X S: X the rows as a matrix, W users' weights and S items' scales on diagonals.
+
+    Two passes over the rows, which are looked at as lists of names: nothing is multiplied entry by entry, and no matrix
+    of items by items is made. In float64, or in float32 where the columns are.
+
+    Examples
+    --------
+    >>> rows = Interactions.from_pairs([("u1", "a"), ("u1", "b"), ("u2", "b")])
+    >>> rows_gram(rows, np.array([1, 2]), np.array([1.0, 0.5]))(np.eye(2)).tolist()
+    [[1.0, 0.5], [0.5, 0.75]]
+    """
+    kernels, turned = on_cpu(), rows.matrix().T.tocsr()
+    by_user = rows.indptr, rows.item_index
+    by_item = turned.indptr.astype(np.int64), turned.indices.astype(np.int32, copy=False)
 
     def apply(columns: Matrix) -> Matrix:
-        between = np.empty((matrix.shape[0], columns.shape[1]))
-        on_cpu().csr_times_dense(*forth, np.ascontiguousarray(columns), between)
-        image = np.empty((matrix.shape[1], columns.shape[1]))
-        on_cpu().csr_times_dense(*back, between, image)
+        kind = columns.dtype
+        of_users, of_items = weights.astype(kind), scale.astype(kind)
+        image = np.empty_like(columns)
+        for first in range(0, columns.shape[1], _TILE):
+            own = slice(first, first + _TILE)
+            given = np.ascontiguousarray(columns[:, own] * of_items[:, None])
+            between, tile = (np.empty((n, given.shape[1]), dtype=kind) for n in (len(of_users), len(of_items)))
+            kernels.scaled_sums(*by_user, of_users, given, between)
+            kernels.scaled_sums(*by_item, of_items, between, tile)
+            image[:, own] = tile
         return image
 
     return apply
@@ -143,7 +201,7 @@ def _orthonormal(block: Matrix, basis: Matrix, lengths: Matrix) -> Matrix:
 
 
 def _lengths(columns: Matrix) -> Matrix:
-    return np.asarray(np.sqrt((columns**2).sum(axis=0)))
+    return np.asarray(np.sqrt(np.square(columns, dtype=np.float64).sum(axis=0)))
 
 
 def _times(tall: Matrix, small: Matrix) -> Matrix:
@@ -154,9 +212,8 @@ def _times(tall: Matrix, small: Matrix) -> Matrix:
 def _inner(left: Matrix, right: Matrix) -> Matrix:
     """Return left^T right, summed over blocks of rows in order."""
     total = np.zeros((left.shape[1], right.shape[1]))
-    with _pool() as each:
-        for part in each(lambda rows: left[rows].T @ right[rows], len(left)):
-            total += part
+    for part in spread(lambda rows: left[rows].T @ right[rows], _blocks(len(left)), threads()):
+        total += part
     return total
 
 
@@ -167,21 +224,9 @@ def blocked(function: Callable[[slice], Matrix], n: int, width: int) -> Matrix:
     def fill(rows: slice) -> None:
         out[rows] = function(rows)
 
-    with _pool() as each:
-        for _ in each(fill, n):
-            pass
+    spread(fill, _blocks(n), threads())
     return out
 
 
-@contextmanager
-def _pool() -> Iterator[Callable[..., Iterator[Matrix]]]:
-    """Give a function that maps blocks of rows, over as many threads as the kernels use; results come in order."""
-
-    def slices(n: int) -> list[slice]:
-        return [slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS)]
-
-    if threads() == 1:
-        yield lambda function, n: map(function, slices(n))
-        return
-    with ThreadPoolExecutor(threads()) as pool:
-        yield lambda function, n: pool.map(function, slices(n))
+def _blocks(n: int) -> list[slice]:
+    return [slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS)]

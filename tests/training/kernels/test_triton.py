@@ -55,6 +55,7 @@ def hasty(source: str) -> list[str]:
 
 def test_all_kernels_are_looked_at() -> None:
     assert {name: len(list(kernels_of(source))) for name, source in SOURCES.items()} == {
+        "training/kernels/attention_cuda.py": 4,
         "training/kernels/cuda.py": 2,
         "training/kernels/pairs_cuda.py": 8,
     }
@@ -68,6 +69,7 @@ def test_all_loads_come_before_a_barrier_and_all_stores_after(name: str) -> None
 @pytest.mark.parametrize(
     ("name", "found"),
     [
+        ("training/kernels/attention_cuda.py", []),
         ("training/kernels/cuda.py", ["kernel"]),
         ("training/kernels/pairs_cuda.py", ["settle", "adagrad", "adam"]),
     ],

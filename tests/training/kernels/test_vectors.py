@@ -88,8 +88,20 @@ def test_tables_that_lie_otherwise_are_refused(bad: np.ndarray) -> None:
     good = table(4, 16)
     with pytest.raises(TypingError, match="expected a C-contiguous float32 table"):
         _dot(bad, good)
-    with pytest.raises(TypingError, match="expected a C-contiguous float32 table"):
+    with pytest.raises(TypingError, match=r"expected a C-contiguous float(32|64) table"):
         _sum(np.array([0, 1]), 0, 2, bad, good)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_sum_of_float64_is_taken_in_order(width: int) -> None:
+    a, b = table(5, width).astype(np.float64) / 3, np.full((4, width), 7.0)
+    indices = np.array([4, 1, 1, 0], dtype=np.int32)
+    expected = b.copy()
+    expected[1] = 0
+    for index in indices:
+        expected[1] += a[index]
+    _sum(indices, 0, 4, a, b)
+    assert np.array_equal(b, expected)
 
 
 def test_machine_code_is_not_kept_when_the_instructions_change() -> None:

@@ -23,12 +23,13 @@ __all__ = [
     "grouped",
     "mirrored",
     "pass_on",
+    "scaled_sums",
     "solve_cg",
     "solve_cholesky",
 ]
 
 VECTORS = (
-    "1b74252cb5cc5799"  # of vectors.py: machine code is kept by the date of this file, so a change there must change it
+    "6bef974891641153"  # of vectors.py: machine code is kept by the date of this file, so a change there must change it
 )
 
 Float32 = NDArray[np.float32]
@@ -67,6 +68,17 @@ def pass_on(
         for c in range(out.shape[1]):
             out[row, c] *= share[row]
             total[row, c] += out[row, c]
+
+
+@parallel
+def scaled_sums(
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], scale: Float64, dense: Float64, out: Float64
+) -> None:
+    """Write scale[r] times the sum of the rows of `dense` that row r names into row r of `out`; float64 or float32."""
+    for row in numba.prange(out.shape[0]):
+        sum_rows(indices, indptr[row], indptr[row + 1], dense, out, row)
+        for c in range(out.shape[1]):
+            out[row, c] *= scale[row]
 
 
 @parallel

@@ -22,6 +22,7 @@ __all__ = [
     "grouped",
     "mirrored",
     "pass_on",
+    "scaled_sums",
     "solve_cg",
     "solve_cholesky",
 ]
@@ -49,6 +50,18 @@ def pass_on(
     """Write share[r] times the sum of the neighbours' rows into row r of `out`, and add it to `total`."""
     csr_times_dense(indptr, indices.astype(np.int64), np.repeat(share, np.diff(indptr)), dense, out)
     total += out
+
+
+def scaled_sums(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    scale: NDArray[np.float64],
+    dense: NDArray[np.float64],
+    out: NDArray[np.float64],
+) -> None:
+    """Write scale[r] times the sum of the rows of `dense` that row r names into row r of `out`; float64 or float32."""
+    ones = np.ones(len(indices), dtype=dense.dtype)
+    out[:] = (sp.csr_matrix((ones, indices, indptr), shape=(len(out), len(dense))) @ dense) * scale[:, None]
 
 
 def solve_cg(

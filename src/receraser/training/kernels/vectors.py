@@ -1,4 +1,4 @@
-"""Operations on rows of float32 tables, spelled out in vector instructions for numba: dot products and sums.
+"""Operations on rows of float32 tables (sums also of float64), spelled out in vector instructions for numba.
 
 A compiler may not reorder a sum, so it adds the 64 products of a dot product one after the other, which takes five
 times as long as the products themselves. Here the order is given: 16 partial sums, added up in a fixed tree. What
@@ -44,15 +44,15 @@ def _intrinsic(function: Any) -> Any:
     return intrinsic(function)
 
 
-def _require_table(kind: Any) -> None:
+def _require_table(kind: Any, number: Any = types.float32) -> None:
     """Refuse what does not lie row by row: its addresses would be others."""
-    if kind.layout != "C" or kind.ndim != 2 or kind.dtype != types.float32:
-        raise TypingError(f"{kind}: expected a C-contiguous float32 table")
+    if kind.layout != "C" or kind.ndim != 2 or kind.dtype != number:
+        raise TypingError(f"{kind}: expected a C-contiguous {number} table")
 
 
-def _row(context: Any, builder: Any, kind: Any, table: Any, row: Any) -> tuple[Any, Any]:
+def _row(context: Any, builder: Any, kind: Any, table: Any, row: Any, number: Any = types.float32) -> tuple[Any, Any]:
     """Return the address of a row's first number, and the width."""
-    _require_table(kind)
+    _require_table(kind, number)
     array = context.make_array(kind)(context, builder, table)
     width = builder.extract_value(array.shape, 1)
     return builder.gep(array.data, [builder.mul(row, width)]), width
@@ -145,21 +145,25 @@ def add_row(typing: Any, scale: Any, a: Any, i: Any, b: Any, j: Any) -> Any:  # 
 
 @_intrinsic
 def sum_rows(typing: Any, indices: Any, first: Any, last: Any, a: Any, b: Any, j: Any) -> Any:  # noqa: ARG001
-    """Write the sum of a[indices[e]] over e in [first, last), in this order, into b[j].
+    """Write the sum of a[indices[e]] over e in [first, last), in this order, into b[j]; float32 or float64.
 
-    Up to 64 columns at a time: their sums stay in registers while the rows go by.
+    Up to 64 columns at a time, of float64 32: their sums stay in registers while the rows go by.
     """
+    wide = getattr(a, "dtype", None) == types.float64
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        own = types.float64 if wide else types.float32
+        one = ir.DoubleType() if wide else ir.FloatType()
+        eight, most = ir.VectorType(one, 8), 32 if wide else 64
         chosen = context.make_array(signature.args[0])(context, builder, arguments[0])
-        _require_table(signature.args[3])
+        _require_table(signature.args[3], own)
         table = context.make_array(signature.args[3])(context, builder, arguments[3])
-        target, width = _row(context, builder, signature.args[4], arguments[4], arguments[5])
+        target, width = _row(context, builder, signature.args[4], arguments[4], arguments[5], own)
         number = width.type
 
         def columns(start: Any, kind: Any, n: int) -> None:
-            zero = ir.Constant(kind, 0.0 if kind == ir.FloatType() else [0.0] * 8)
-            size = 1 if kind == ir.FloatType() else 8
+            zero = ir.Constant(kind, 0.0 if kind == one else [0.0] * 8)
+            size = 1 if kind == one else 8
             sums = [_kept(builder, zero) for _ in range(n)]
 
             def at(row: Any, place: int) -> Any:
@@ -177,8 +181,8 @@ def sum_rows(typing: Any, indices: Any, first: Any, last: Any, a: Any, b: Any, j
             for place, total in enumerate(sums):
                 builder.store(builder.load(total), at(first, place), align=4)
 
-        edges = [ir.Constant(number, 0), _whole(builder, width, 64), _whole(builder, width, LANES), width]
-        pieces = [(64, _EIGHT, 8), (LANES, _EIGHT, 2), (1, ir.FloatType(), 1)]
+        edges = [ir.Constant(number, 0), _whole(builder, width, most), _whole(builder, width, LANES), width]
+        pieces = [(most, eight, most // 8), (LANES, eight, LANES // 8), (1, one, 1)]
         for first, last, (step, kind, n) in zip(edges[:-1], edges[1:], pieces, strict=True):
             with _every(builder, first, last, step) as (start, _):
                 columns(start, kind, n)
