@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from receraser.aggregation.learning import LinedUp
 from receraser.training.kernels import attention_cuda, attention_on_cpu, attention_on_cuda, threads
-from receraser.training.pool import pool
+from receraser.training.pool import spread
 
 __all__ = ["Dense", "Fused", "Parameters", "Present", "Side", "side_of"]
 
@@ -88,7 +88,7 @@ class Present:
 
     def _table_of(self, some: torch.Tensor) -> _Table:
         at = self._at[:, some.numpy()]
-        return _Table(self._rows[torch.from_numpy(at[at >= 0])], at >= 0, self._width)
+        return _Table(self._rows.index_select(0, torch.from_numpy(at[at >= 0])), at >= 0, self._width)
 
 
 class _Table:
@@ -114,7 +114,6 @@ class _Table:
         tables = (table, self._moved, self._hidden, self._of_both)
         sizes = there.sum(axis=1).tolist()
         self._shards = list(zip(*(torch.split(one, sizes) for one in tables), strict=True))
-        self._pool = pool(threads())
         kernels = attention_on_cpu()
         assert kernels is not None, "without them there is no table"
         self._kernels = kernels
@@ -125,12 +124,12 @@ class _Table:
         moves, hides = _matrices(learned)
         to_logit = learned[-1].detach()
 
-        def move(shard: Shard, to_moved: torch.Tensor, to_hidden: torch.Tensor) -> None:
-            table, moved, hidden, _ = shard
-            torch.mm(table, to_moved, out=moved)
-            torch.mm(table, to_hidden, out=hidden)
+        def move(number: int) -> None:
+            table, moved, hidden, _ = self._shards[number]
+            torch.mm(table, moves[number], out=moved)
+            torch.mm(table, hides[number], out=hidden)
 
-        list(self._pool.map(move, self._shards, moves, hides))
+        spread(move, range(len(self._shards)), threads())
         out = torch.empty((len(self._indptr) - 1, self._moved.shape[1]))
         tables = (self._moved, self._hidden, to_logit[None], self._weights, out)
         self._kernels.weighted(self._indptr, self._places, *(one.numpy() for one in tables))
@@ -145,7 +144,7 @@ class _Table:
             table, _, _, of_both = shard
             return table.T @ of_both
 
-        return _gradients(learned, torch.stack(list(self._pool.map(back, self._shards))))
+        return _gradients(learned, torch.stack(spread(back, self._shards, threads())))
 
 
 class _Aggregated(torch.autograd.Function):

@@ -13,7 +13,7 @@ import hmac
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Self
@@ -133,8 +133,10 @@ class Entry:
         return entry
 
 
-def read_entries(data: bytes) -> list[Entry]:
+def read_entries(data: bytes, above: Sequence[Entry] = ()) -> list[Entry]:
     """Return the entries of a whole ledger: each as it was written, in order, none missing, no time going backwards.
+
+    With those `above`, which were read before, the data is what came after them, and all entries are returned.
 
     Examples
     --------
@@ -146,7 +148,7 @@ def read_entries(data: bytes) -> list[Entry]:
     ...
     receraser.errors.ProofError: the ledger is damaged at entry 1: its index is 2; entries were moved, taken out or put in
     """  # noqa: E501 - a message is never wrapped
-    entries: list[Entry] = []
+    entries = list(above)
     for line in io.BytesIO(data):
         index = len(entries)
         try:

@@ -28,14 +28,16 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from receraser.errors import ProofError, StoreError, StoreNotFoundError
 from receraser.fingerprint import canonical_json, of_bytes
 from receraser.keys import flush_folder, make_folder
-from receraser.proof.ledger import frontier_of, read_entries
+from receraser.proof.ledger import Entry, read_entries
 from receraser.proof.manifest import files_named, written
+from receraser.proof.merkle import Frontier
 from receraser.store.layout import FORMAT, PARTS, is_pending, ledger_to_be
 
 __all__ = ["FORMAT", "DirectoryStore", "Manifest", "version_of"]
@@ -64,6 +66,7 @@ class DirectoryStore:
         self._putting_lock = threading.Lock()
         self._being_put: set[str] = set()
         self._sound = b""  # the manifest that was last found to be in order, whose check need not be repeated
+        self._account = _Account()  # likewise, of the ledger
 
     # ------------------------------------------------------------------ looking
 
@@ -120,13 +123,13 @@ class DirectoryStore:
         """Return the files of certificates that the ledger names; it must be the ledger that the manifest covers."""
         head = _head(manifest)
         try:
-            entries = read_entries(self.ledger(head["bytes"]))
-            whole = [one.hex() for one in frontier_of(entries).hashes] == list(head["frontier"])
+            account = self._account.going_on(self.ledger(head["bytes"]))
         except ProofError as error:
             raise StoreError(f"the store is damaged: {self._ledger}: {error}") from None
-        if not whole:
+        if [one.hex() for one in account.tree.hashes] != list(head["frontier"]):
             raise StoreError(f"the store is damaged: the content of {self._ledger} is not what it was written with")
-        return {f"{entry.certificate}.json" for entry in entries}
+        self._account = account
+        return {f"{entry.certificate}.json" for entry in account.entries}
 
     def manifest(self) -> dict[str, object]:
         """Return the manifest, checked."""
@@ -395,6 +398,24 @@ class DirectoryStore:
                 raise
             if flush:
                 flush_folder(path.parent)
+
+
+@dataclass(frozen=True)
+class _Account:
+    """A ledger as it was read: its bytes, its entries, and the frontier of its tree."""
+
+    data: bytes = b""
+    entries: tuple[Entry, ...] = ()
+    tree: Frontier = field(default_factory=Frontier)
+
+    def going_on(self, data: bytes) -> _Account:
+        """Return the account of these bytes; where they begin with those of this one, the rest alone is read."""
+        known = self if data.startswith(self.data) else _Account()
+        entries = read_entries(data[len(known.data) :], known.entries)
+        tree = known.tree
+        for entry in entries[len(known.entries) :]:
+            tree = tree.appended(entry.leaf())
+        return _Account(data, tuple(entries), tree)
 
 
 def _content(path: Path, name: str | None = None) -> bytes:

@@ -94,7 +94,7 @@ def deal(keys: Keys, n: int, bits: int, batch_size: int, rows: Int32) -> None:
         rows[at] = -1
 
 
-@compiled
+@parallel
 def deal_parts(keys: Keys, indptr: Int64, bits: Int64, numbers: Int64, out: Int64, counts: Int64) -> None:
     """Deal the rows of every user, in a random order, in turn to parts: write the number of a row's; count their rows.
 
@@ -102,7 +102,7 @@ def deal_parts(keys: Keys, indptr: Int64, bits: Int64, numbers: Int64, out: Int6
     n_users): those of the parts. Who is dealt the first row is random, too.
     """
     n_parts = numbers.shape[0]
-    for user in range(indptr.shape[0] - 1):
+    for user in numba.prange(indptr.shape[0] - 1):  # a part is one user's: nobody else counts in it
         first, n = indptr[user], indptr[user + 1] - indptr[user]
         start = np.int64(_draw(keys[0] ^ keys[1], np.uint64(user)) % np.uint64(n_parts))
         for row in range(n):
