@@ -2,6 +2,7 @@
 
     python -m benchmarks.closed_form --data DIR --dataset ml-1m --search      choices, on validation rows
     python -m benchmarks.closed_form --data DIR --dataset ml-1m --seeds 3     the table, on test rows
+    python -m benchmarks.closed_form --data DIR --dataset ml-1m --core        cores of several sizes, on validation rows
     python -m benchmarks.closed_form --data DIR --dataset ml-1m --sequence 1000
     python -m benchmarks.closed_form --millions           gram alone and in shards, 7.2 million made rows: times only
     python -m benchmarks.closed_form --report
@@ -47,6 +48,7 @@ METRICS = ("recall@20", "ndcg@20")
 COMMAND = "python -m benchmarks.closed_form --data DIR"
 FORGOTTEN = 20  # users, for the cost of one, but none that would begin later than so many seconds after the first
 WITHIN = 10.0
+CORES = 5  # seeds, each with a core of its own
 FITS, SHORT = 3, 2.0  # so many fits where one takes less than so many seconds
 WITHOUT_SHARDS = ("gram", "ease", "graphfilter")
 Settings = dict[str, Any]
@@ -96,6 +98,32 @@ def search(data: Dataset) -> dict[str, list[Settings]]:
             print(data.name, model, found, chosen, file=sys.stderr, flush=True)
         trials[model].sort(key=lambda one: -one["ndcg@20"])
     return trials
+
+
+def cores(data: Dataset, settings: Settings) -> list[dict[str, object]]:
+    """Return what gram comes to on the validation rows with cores of several sizes, and how long it takes."""
+    from receraser.evaluation import RankingTask
+    from receraser.models.gram import Gram
+
+    task = RankingTask(data.train.items, data.train, data.valid)
+    per_item = len(data.train) / len(data.train.items)
+    found: list[dict[str, object]] = []
+    for part in (1.0, 0.5, 0.25, 0.125):
+        core_rows = 0.0 if part == 1.0 else 0.8 * part * per_item
+        model = Gram(**settings, core_rows=core_rows)
+        one: dict[str, Any] = {"share": part, "core_rows": round(core_rows, 2), "ndcg@20": [], "start": [], "rest": []}
+        for seed in range(CORES):
+            times = [time.perf_counter()]
+            start = model.start(data.train, seed)
+            times.append(time.perf_counter())
+            model.fit_from(data.train, start, seed=seed)
+            times.append(time.perf_counter())
+            one["ndcg@20"].append(task.metric(model.scores, "ndcg@20"))
+            one["start"].append(times[1] - times[0])
+            one["rest"].append(times[2] - times[1])
+        found.append(one)
+        print(data.name, json.dumps(one), file=sys.stderr, flush=True)
+    return found
 
 
 def contenders(data: Dataset, trials: Mapping[str, list[Settings]], seed: int) -> dict[str, EngineConfig]:
@@ -288,10 +316,10 @@ def report(folder: Path) -> str:
         "",
         "Test rows; means over seeds ± half the range; settings chosen on validation rows (all trials are in the JSON",
         "files). Shares are of WMF's retrain of the same seed, with the ends of the seeds' 95 % paired bootstrap",
-        "intervals. Fit: from rows in memory to the published store (the median of three where it takes less than two",
-        "seconds); forget: one user, likewise, by an engine that stays open, the median of twenty users or of as many as",
-        "begin within ten seconds; `mean / fit`: of their mean. Workers are warm. Of several paths the counts are told.",
-        "WMF's vectors have length 64; gram's and graphfilter's rank is what validation chose and stands below each",
+        "intervals. Fit: from rows in memory to the published store, the median of three where it takes less than",
+        "two seconds; forget: one user, likewise, by an engine that stays open, the median of twenty users or of as",
+        "many as begin within ten seconds; `mean / fit`: of their mean. Workers are warm; of several paths the counts",
+        "are told. WMF's vectors have length 64; gram's and graphfilter's rank is what validation chose, below each",
         "table, so sizes differ. Written by `python -m benchmarks.closed_form --report`.",
     ]
     for path in sorted(folder.glob("closed-form-*.json")):
@@ -331,6 +359,8 @@ def report(folder: Path) -> str:
         for model, trials in result["search"].items():
             settings = ", ".join(f"{key}={value:g}" for key, value in trials[0]["settings"].items())
             lines.append(f"- {model}: {settings} (best of {len(trials)}, valid N@20 {trials[0]['ndcg@20']:.4f})")
+        if "core" in result:
+            lines += _core_lines(result)
         if "sequence" in result:
             lines += _sequence_lines(result)
     return "\n".join(lines) + "\n"
@@ -345,6 +375,18 @@ def _paths(runs: Sequence[Mapping[str, Any]]) -> str:
     if len(counts) == 1:
         return next(iter(counts))
     return ", ".join(f"{path} {n}" for path, n in sorted(counts.items()))
+
+
+def _core_lines(result: Mapping[str, Any]) -> list[str]:
+    lines = ["", f"### Gram with cores of several sizes ({result['dataset']})", ""]
+    lines += [f"`{COMMAND} --dataset {result['dataset']} --core`: validation rows, {CORES} seeds, in this process.", ""]
+    lines += head(["core", "core_rows", "N@20", "ms to the start", "ms from there"])
+    for one in result["core"]:
+        cells = ["none" if one["share"] == 1 else f"{one['share']:g} of the users", f"{one['core_rows']:g}"]
+        cells += [spread(one["ndcg@20"])]
+        cells += [f"{1000 * statistics.median(one[what]):.0f}" for what in ("start", "rest")]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
 
 
 def _millions_lines(result: Mapping[str, Any]) -> list[str]:
@@ -389,6 +431,7 @@ def main() -> None:
     parser.add_argument("--search", action="store_true")
     parser.add_argument("--seeds", type=int, default=0)
     parser.add_argument("--again", nargs="*", default=[], help="models whose rows are measured anew")
+    parser.add_argument("--core", action="store_true", help="gram with cores of several sizes, on validation rows")
     parser.add_argument("--sequence", type=int, default=0)
     parser.add_argument("--millions", action="store_true", help="times of gram on 7.2 million made rows")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -404,6 +447,8 @@ def main() -> None:
         data = load(args.data, args.dataset)
         if args.search:
             result["search"] = search(data)
+        if args.core:
+            result["core"] = cores(data, result["search"]["gram"][0]["settings"])
         if args.seeds:
             again = [run for run in result.get("runs", []) if run["what"].split(",")[0] not in args.again]
             result["runs"] = measure(data, result["search"], args.seeds, again)

@@ -543,12 +543,18 @@ def check_at_scale(model: str, **settings: object) -> str:
     return f"equal, again and side by side; {max(seconds):.0f} s"
 
 
-def check_attended(model: str, **settings: object) -> str:
-    """Attention over ten shards of ML-1M's size: learned again in other workers, and after a forget, the same."""
-    rows = large_world_interactions(6_000, 3_300, 600_000)
+def check_attended(
+    model: str, shape: tuple[int, int, int] = (6_000, 3_300, 600_000), users: int = 256, **settings: object
+) -> str:
+    """Attention over ten shards of ML-1M's size: learned again in other workers, and after a forget, the same.
+
+    `users`: of a batch. With many items their rows are padded, and no table is made (`UserRows`).
+    """
+    rows = large_world_interactions(*shape)
+    assert UserRows.pays(rows, users) == (shape[1] > 10_000)
     gone = ForgetRequest.of(users=rows.users.ids[:3])
     left = rows.take(~gone.cells(rows))
-    batches: dict[str, object] = {"n_epochs": 3, "batch_size": 32_768, "user_batch_size": 256}
+    batches: dict[str, object] = {"n_epochs": 3, "batch_size": 32_768, "user_batch_size": users}
     config = in_shards(model, 10, {"dim": 64, **settings}, "attention", batches)
     digests = []
     for table in (rows, left, left):
@@ -591,6 +597,7 @@ CHECKS: dict[str, Callable[[], str]] = {
     "wmf at scale": lambda: check_at_scale("wmf"),
     "lightgcn at scale": lambda: check_at_scale("lightgcn", n_epochs=4, batch_size=8192, learning_rate=0.005),
     "attention over wmf at scale": lambda: check_attended("wmf"),
+    "attention over wmf, many items": lambda: check_attended("wmf", (31_000, 38_000, 1_200_000), 1_024),
     "attention over bpr at scale": lambda: check_attended("bpr", n_epochs=4, batch_size=2048, learning_rate=0.05),
 }
 

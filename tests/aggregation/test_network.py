@@ -310,19 +310,10 @@ class OnCuda(torch.Tensor):
 
 
 @pytest.mark.parametrize(
-    ("triton", "dim", "width", "kind"),
-    [
-        (True, 16, 32, Fused),
-        (True, 128, 128, Fused),
-        (True, 129, 32, Dense),
-        (True, 64, 129, Dense),
-        (False, 16, 32, Dense),
-    ],
+    ("dim", "width", "kind"),
+    [(16, 32, Fused), (128, 128, Fused), (129, 32, Dense), (64, 129, Dense)],
 )
-def test_on_cuda_the_kernels_run_where_triton_does(
-    monkeypatch: pytest.MonkeyPatch, triton: bool, dim: int, width: int, kind: type[Side]
-) -> None:
-    monkeypatch.setattr(network, "attention_on_cuda", lambda: attention_cuda if triton else None)
+def test_on_cuda_the_kernels_run_where_vectors_are_short_enough(dim: int, width: int, kind: type[Side]) -> None:
     lined_up = World(5, dim, width, (1.0, 1.0)).lined_up()
     lined_up.vectors = lined_up.vectors.as_subclass(OnCuda)
     assert type(side_of(lined_up, "user", width)) is kind

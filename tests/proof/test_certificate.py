@@ -159,7 +159,11 @@ def test_keys_are_exact_at_every_level() -> None:
         (("times", "started"), "2026-02-03T00:00:00+00:00", "times.started is .*; expected a time"),
         (("level",), "L4", "field level is 'L4'; expected one of L0, L1, L2, L3"),
         (("action",), "erase", "field action is 'erase'; expected one of fit, forget, add, rebuild"),
-        (("path",), "shortcut", "field path is 'shortcut'; expected one of nothing, downdate, core, shards, refit, rebuild"),
+        (
+            ("path",),
+            "shortcut",
+            "field path is 'shortcut'; expected one of nothing, downdate, core, shards, refit, rebuild",
+        ),
         (("store",), "00", "field store is '00'; expected 32 hexadecimal digits in lower case"),
         (("after", "data"), "A" * 64, "field after.data is 'A+'; expected 64 hexadecimal digits in lower case"),
         (("rows_removed",), True, "field rows_removed is True; expected a whole number, zero or more"),

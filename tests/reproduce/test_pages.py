@@ -120,6 +120,27 @@ def test_the_settings_of_a_method_are_not_those_of_its_one_shard(tmp_path: Path,
     assert "- wmf, retrain (from wmf-ml-1m): model: " in page
 
 
+def test_a_curve_has_a_gap_where_a_time_is_missing(tmp_path: Path) -> None:
+    """A line across it would tell of times that nobody took."""
+    found = findings("figure4", "yelp2018", tmp_path, ("wmf",))
+    kept = [
+        (entry, one)
+        for entry, one in found.found
+        if (entry.row, entry.what, entry.x) != ("receraser", "interactions", 20)
+    ]
+    assert len(kept) == len(found.found) - 1
+    figure = Figure()
+    draw = find_study("figure4").draw
+    assert draw is not None
+    draw(dataclasses.replace(found, found=kept), figure)
+    below = figure.axes[1]
+    gaps = {
+        str(line.get_color()): int(np.isnan(np.asarray(line.get_ydata(), dtype=float)).sum()) for line in below.lines
+    }
+    assert gaps[colour("receraser")] == 1
+    assert gaps[colour("spectral")] == 0
+
+
 def test_what_the_text_names_of_a_figure(tmp_path: Path) -> None:
     page = write(find_study("figure3"), findings("figure3", "yelp2018", tmp_path, ("wmf",)))[1].read_text()
     assert page.count("(paper 0.0") == 3

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from receraser.aggregation.learning import LinedUp
-from receraser.training.kernels import attention_cuda, attention_on_cpu, attention_on_cuda, threads
+from receraser.training.kernels import attention_cuda, attention_on_cpu, threads
 from receraser.training.pool import spread
 
 __all__ = ["Dense", "Fused", "Parameters", "Present", "Side", "side_of"]
@@ -44,7 +44,7 @@ def side_of(lined_up: LinedUp, name: str, width: int) -> Side:
         Of the network's hidden layer.
     """
     if lined_up.vectors.is_cuda:
-        fused = attention_on_cuda() is not None and attention_cuda.fits(lined_up.vectors.shape[2], width)
+        fused = attention_cuda.fits(lined_up.vectors.shape[2], width)
         return Fused(lined_up, name) if fused else Dense(lined_up, name)
     return Dense(lined_up, name) if attention_on_cpu() is None else Present(lined_up, name, width)
 

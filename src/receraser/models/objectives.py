@@ -17,7 +17,7 @@ import torch
 from receraser.data.interactions import Interactions
 from receraser.seeds import derive, draw_torch, signed
 from receraser.training.batches import Triples, UserBatches, UserRows, UserTables, UserTriples
-from receraser.training.kernels import attention_on_cuda, pairs_on_cpu, threads
+from receraser.training.kernels import attention_cuda, pairs_on_cpu, threads
 from receraser.training.losses import bpr, l2, non_sampling
 from receraser.training.sparse import gather, times_dense
 
@@ -142,9 +142,8 @@ class _WrittenOut(torch.autograd.Function):
 
 def _hardest(users: torch.Tensor, items: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
     """Return, of each user's candidates (batch, n), the one that scores highest now; the first one of equals."""
-    if users.is_cuda and (kernels := attention_on_cuda()) is not None:
-        found: torch.Tensor = kernels.hardest(users, items, candidates)
-        return found
+    if users.is_cuda:
+        return attention_cuda.hardest(users, items, candidates)
     scores = (items[candidates] * users[:, None, :]).sum(dim=2)  # (batch, n)
     return candidates.gather(1, scores.argmax(dim=1, keepdim=True))[:, 0]
 
@@ -257,15 +256,15 @@ class _SlotScores(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, p: torch.Tensor, q: torch.Tensor, place: torch.Tensor, item: torch.Tensor, weight: torch.Tensor
+        ctx: Any, p: torch.Tensor, q: torch.Tensor, place: torch.Tensor, item: torch.Tensor, taken: torch.Tensor
     ) -> torch.Tensor:
-        ctx.save_for_backward(p, q, place, item, weight)
-        return (p.index_select(0, place) * q.index_select(0, item)).sum(dim=1) * weight
+        ctx.save_for_backward(p, q, place, item, taken)
+        return (p.index_select(0, place) * q.index_select(0, item)).sum(dim=1) * taken
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        p, q, place, item, weight = ctx.saved_tensors
-        empty, gradient = weight == 0, gradient.contiguous()
+        p, q, place, item, taken = ctx.saved_tensors
+        empty, gradient = ~taken, gradient.contiguous()
         of_users = times_dense(_edges(place.masked_fill(empty, len(p)), len(p)), item, gradient, q)
         # Half as many bits, half as long to sort.
         ordered, slot = torch.sort(item.masked_fill(empty, len(q)).to(torch.int32), stable=True)

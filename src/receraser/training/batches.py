@@ -349,7 +349,7 @@ class UserRows(_FixedUsers):
     def batch(
         self, number: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return the users (b,) of a batch, 1 for each of them, and for each slot a user's place, an item and 1 (m,).
+        """Return the users (b,) of a batch, 1 for each; and of each slot (m,) a user's place, an item, if it is taken.
 
         The last batch is filled up with somebody who has a 0 instead. Rows come first, by the place of their users;
         slots that stay empty are the last ones, and hold zeros.
@@ -357,7 +357,7 @@ class UserRows(_FixedUsers):
         edges = self._edges[number + self._slot[:2]]
         taken = self._slot < edges[1] - edges[0]
         at = (self._slot + edges[0]).masked_fill(~taken, len(self._items))
-        return *self._users(number), self._place[at], self._item[at], taken.to(torch.float32)
+        return *self._users(number), self._place[at], self._item[at], taken
 
 
 def _cells(rows: Interactions, batch_size: int) -> int:

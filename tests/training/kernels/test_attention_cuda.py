@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from receraser.models.objectives import _hardest
-from receraser.training.kernels import attention_cuda, attention_on_cuda
+from receraser.training.kernels import attention_cuda
 from tests.training.kernels.interpreter import by_the_interpreter
 
 
@@ -36,13 +36,6 @@ def test_the_hardest_of_tables_that_are_turned() -> None:
 def test_nobody_needs_no_kernel() -> None:
     users, items, candidates = drawn(0, 5, 3, 4)
     assert attention_cuda.hardest(users, items, candidates).shape == (0,)
-
-
-def test_without_triton_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("receraser.training.kernels.find_spec", lambda name: None)
-    assert attention_on_cuda() is None
-    monkeypatch.setattr("receraser.training.kernels.find_spec", lambda name: name)
-    assert attention_on_cuda() is attention_cuda
 
 
 @pytest.mark.parametrize(("n", "least", "padded"), [(1, 1, 1), (1, 16, 16), (16, 16, 16), (17, 16, 32), (128, 16, 128)])

@@ -69,7 +69,6 @@ def test_all_loads_come_before_a_barrier_and_all_stores_after(name: str) -> None
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        ("training/kernels/attention_cuda.py", []),
         ("training/kernels/cuda.py", ["kernel"]),
         ("training/kernels/pairs_cuda.py", ["settle", "adagrad", "adam"]),
     ],

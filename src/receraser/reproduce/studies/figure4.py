@@ -7,8 +7,10 @@ to the next state in memory; those of one shard are the time of the full fit.
 
 from __future__ import annotations
 
+from math import nan
 from typing import TYPE_CHECKING
 
+from receraser.reproduce.machine import machines
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
 from receraser.reproduce.picture import curve, label_below, level_line, panels, plain_logarithm, titled
@@ -87,7 +89,8 @@ def page(found: Findings) -> list[str]:
                 share = found.share((model, method, "fit", k), (model, "retrain", "fit", None), "ndcg@20")
                 time, full = seconds(found, model, method, k), seconds(found, model, "retrain", 1)
                 cells += [share_text(share), "" if time is None else time_text(time)]
-                cells.append("" if time is None or not full else f"{time / full:.3f}")
+                comparable = time is not None and full and _beside_the_retrain(found, model, method)
+                cells.append(f"{time / full:.3f}" if comparable and time and full else "")
                 rows.append(cells)
         lines += ["", f"## {named(model)}", ""]
         lines += table(["", "shards", "R@20", "N@20", "share N@20", "one forget", "of a full fit"], rows)
@@ -109,7 +112,8 @@ def draw(found: Findings, figure: Figure) -> None:
             halves = [one.half for _, one in known]
             curve(above, method, [(k, one.mean) for k, one in known], label=named(method), halves=halves)
             times = [(k, seconds(found, model, method, k)) for k in found.xs(model, method)]
-            curve(below, method, [(k, one) for k, one in times if one is not None], label=named(method))
+            if any(one is not None for _, one in times):  # a curve has a gap where one is missing
+                curve(below, method, [(k, nan if one is None else one) for k, one in times], label=named(method))
         above.set_ylim(0, 1.1 * above.get_ylim()[1])
         below.set_xlabel("shards")
         plain_logarithm(below, "y")
@@ -127,8 +131,14 @@ def _across(found: Findings, model: str, row: str, above: Axes, below: Axes) -> 
     quality, time = found.spread(model, row, "recall@20"), seconds(found, model, row, 1)
     if quality is not None:
         level_line(above, row, quality.mean)
-    if time is not None:
+    if time is not None and _beside_the_retrain(found, model, row):
         level_line(below, row, time)
+
+
+def _beside_the_retrain(found: Findings, model: str, row: str) -> bool:
+    """Say whether a line's times were taken where the retrain's was; those of two machines are not compared."""
+    compared = [one for entry, one in found.found if entry.model == model and entry.row in (row, "retrain")]
+    return len(machines(str(one.about["hardware"]) for one in compared if "hardware" in one.about)) < 2
 
 
 STUDY = Study(

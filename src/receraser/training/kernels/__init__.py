@@ -1,7 +1,7 @@
 """The inner loops, for the CPU (numba) and for CUDA (torch, Triton). Each is held to a plain version by a test.
 
 Parallelism is over output rows, each summed by one thread in a fixed order, without fast-math; over chunks of a fixed
-size, whose sums are added up in their order (`attention_cuda`); or over anything, with sums of whole numbers
+size, whose sums are added up in one order (`attention_cuda`); or over anything, with sums of whole numbers
 (`pairs_cuda`). So the bits do not depend on the number of threads.
 """
 
@@ -10,12 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from types import ModuleType
 
 __all__ = [
     "attention_on_cpu",
-    "attention_on_cuda",
     "draws_on_cpu",
     "on_cpu",
     "one_torch_thread",
@@ -56,15 +54,6 @@ def attention_on_cpu() -> ModuleType | None:
     except ImportError:
         return None
     return attention_cpu
-
-
-def attention_on_cuda() -> ModuleType | None:
-    """Return the CUDA kernels of the attention; None where Triton is not installed: torch computes it then."""
-    if find_spec("triton") is None:
-        return None
-    from receraser.training.kernels import attention_cuda
-
-    return attention_cuda
 
 
 def draws_on_cpu() -> ModuleType | None:
