@@ -26,10 +26,10 @@ from receraser.execution.task import (
     Result,
     Task,
     aggregation_task,
-    learned,
     partition_from,
     partition_task,
     placement_task,
+    submodel_from,
     submodel_task,
     sums_task,
 )
@@ -178,7 +178,7 @@ class Fitting:
             ]
         fitted = []
         for shard, task, result, own in zip(shards, tasks, self._run("submodels", tasks), sums, strict=True):
-            weights, start = learned(task, result)
+            weights, start = submodel_from(task, result)
             fitted.append(
                 FittedShard.of(
                     self.config, shard, weights, facts=result.facts, seconds=result.seconds, sums=own, start=start

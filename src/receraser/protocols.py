@@ -120,7 +120,7 @@ class Starting(Protocol):
         """Return what the solve sets out from: a function of the core's rows; empty where it sets out from nothing."""
         ...
 
-    def keeps_start(self, before: Interactions, after: Interactions, touched: Sequence[str], seed: int) -> bool:
+    def keeps_start(self, before: Interactions, after: Interactions, touched: IdMap, seed: int) -> bool:
         """Say whether a change leaves the core alone; `touched`: the users some of whose rows come or go."""
         ...
 

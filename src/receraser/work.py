@@ -153,7 +153,7 @@ def _keeps_core(state: State, rows: Interactions, touched: IdMap) -> bool:
     one = state.shards[0]
     if not one.start or not isinstance(one.model, Starting):
         return False
-    return one.model.keeps_start(one.shard.train, rows, touched.ids, derive(state.config.seed, "shard", 0))
+    return one.model.keeps_start(one.shard.train, rows, touched, derive(state.config.seed, "shard", 0))
 
 
 def _estimated(state: State, shards: Sequence[int]) -> float | None:

@@ -158,7 +158,7 @@ class Combination:
         if self.model != "gram" or self.aggregation != "alone" or self.keeps_sums(pairs):
             return 1.0
         n_users, n_items = len({user for user, _ in pairs}), len({item for _, item in pairs})
-        n_directions = int(str({**_SHORT["gram"], **self.hyperparameters}["rank"])) + 32
+        n_directions = int(str({**_SHORT["gram"], **self.hyperparameters}["rank"])) + 16
         shares = [2.0**-n for n in range(20)]
         enough = [
             share
@@ -195,7 +195,7 @@ MORE = [
     Combination("whole", "alone", "gram", hyperparameters={"pairs_per_row": 1.5}),  # sums that come and go
     Combination("whole", "alone", "gram", hyperparameters={"polish": 1}),
     Combination("whole", "alone", "gram", hyperparameters={"pairs_per_row": 0.0, "core_rows": 0.8}),
-    Combination("whole", "alone", "gram", hyperparameters={"polish": 1, "core_rows": 2.0}),
+    Combination("whole", "alone", "gram", hyperparameters={"polish": 1, "core_rows": 0.5}),
     Combination("hash", "spectral", "gram"),
     Combination("hash", "spectral", "gram", 5, {"pairs_per_row": 0.0, "rank": 3}, aggregation_settings={"width": 4}),
     Combination("ubp", "spectral", "gram", 2, {"pairs_per_row": 1.5}, aggregation_settings={"polish": 1}),
@@ -274,7 +274,7 @@ class Book:
             }  # fmt: skip
         self.changed = False
         self.sums = combination.keeps_sums(self.train)
-        self.core = combination.core(self.train)
+        self.core = self._own_core()
         marks = state_of(engine).partition.landmarks
         self._anchors = None if marks is None else marks.anchors
         self._marks = {} if marks is None else dict(zip(marks.ids, marks.vectors, strict=True))
@@ -326,11 +326,16 @@ class Book:
         rows_of_user = Counter(user for user, _ in self.train)
         everybody = sum(n * n for n in rows_of_user.values())
         some = sum(rows_of_user[user] ** 2 for user in {user for user, _ in touched})
-        if self.sums and (2 * some < everybody or not everybody):
+        if self.sums and self._combination.keeps_sums(after) and (2 * some < everybody or not everybody):
             return "downdate"
         if self.core < 1 and self._combination.core(after) == self.core and not self._of_core(touched):
             return "core"
         return "refit" if 2 * len(affected) > self._combination.config().shards else "shards"
+
+    def _own_core(self) -> float:
+        """The share of the users that the solve sets out from; 1 where the hash happens to choose none."""
+        self.core = self._combination.core(self.train)
+        return self.core if self._of_core(self.train) else 1.0
 
     def _of_core(self, rows: Iterable[Pair]) -> bool:
         """Whether one of these rows is of a user whom the solve sets out from."""
@@ -343,7 +348,7 @@ class Book:
         if affected:
             self.changed = True
             self.sums = self._combination.keeps_sums(self.train)
-            self.core = self._combination.core(self.train)
+            self.core = self._own_core()
 
     def _sides(self) -> tuple[set[str], set[str]]:
         return {user for user, _ in self.train}, {item for _, item in self.train}

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from receraser import seeds
 from receraser.changes import without
 from receraser.data.interactions import Interactions
 from receraser.engine import Engine
@@ -83,21 +85,70 @@ def test_the_way_and_what_is_used_again(combination: Combination) -> None:
 
 
 def test_rows_that_join() -> None:
-    engine, book = fitted()
+    engine, book = fitted(Combination("whole", "alone", "gram", 1, {"pairs_per_row": 0.0, "core_rows": 1.2}))
     core, others = members(book)
     new = next(name for name in (f"n{number}" for number in range(99)) if not book._of_core([(name, "")]))
     for rows, path in (
-        ([(new, "i00"), (new, "i99")], CORE),  # an item that nobody had: zeros, whatever the core says
-        ([(others[0], "i98"), (others[0], "i03")], CORE),
+        ([(new, "a00"), (new, "i00"), (new, "i05x"), (new, "i99")], CORE),  # items that nobody had, in every place
+        ([(others[0], "i98"), (others[0], "a01")], CORE),
         ([(core[0], "i97")], REFIT),
+        ([(others[1], "i02x")], CORE),
     ):
         report = engine.add(rows_of(rows))
         assert report.path == path == book.add(rows, engine)["path"]
         assert differences(engine, book.fresh()) == []
-    engine.forget([new])  # and with them an item
-    book.forget(ForgetRequest.of(users=[new]))
-    assert known(engine) == 3
+    gone = ForgetRequest.of(users=[new], interactions=[(others[1], "i02x")])  # and with them items
+    assert engine.forget_request(gone).path == CORE == book.forget(gone)["path"]
+    assert known(engine) == 4
     assert differences(engine, book.fresh()) == []
+
+
+def test_a_validation_row_is_nobody_s_core() -> None:
+    """Nothing is learned from it; whoever it belongs to, the solve sets out from where it did."""
+    engine, book = fitted()
+    assert book.valid
+    own = next(pair for pair in book.valid if book._of_core([pair]))
+    gone = ForgetRequest.of(interactions=[own])
+    assert engine.forget_request(gone).path == CORE == book.forget(gone)["path"]
+    assert differences(engine, book.fresh()) == []
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_whatever_comes_and_goes(number: int) -> None:
+    """Users, items, single rows and newcomers, in any order: the state is that of a fresh fit, and the path as told."""
+    rng = np.random.default_rng(number)
+    settings = {
+        "pairs_per_row": float(rng.choice([0.0, 0.0, 0.7])),
+        "core_rows": float(rng.choice([0.3, 0.8, 2.0, 4.0])),
+    }
+    engine, book = fitted(Combination("whole", "alone", "gram", 1, {**settings, "rank": int(rng.integers(1, 6))}))
+    paths = set()
+    for _ in range(5):
+        users, items = sorted({u for u, _ in book.train}), sorted({i for _, i in book.train})
+        if rng.random() < 0.3:
+            rows = [(str(rng.choice([*users, "new", "9", "10"])), str(rng.choice([*items, "a00", "i05x", "zz"])))]
+            told = engine.add(rows_of(rows)).path, book.add(rows, engine)["path"]
+        else:
+            some = {
+                "users": rng.choice(users, rng.integers(0, 3)).tolist(),
+                "items": rng.choice(items, int(rng.random() < 0.2)).tolist(),
+                "interactions": [list(book.train)[at] for at in rng.integers(0, len(book.train), rng.integers(0, 3))],
+            }
+            request = ForgetRequest.of(**some)
+            told = engine.forget_request(request).path, book.forget(request)["path"]
+        assert told[0] == told[1]
+        paths.add(told[0])
+        assert differences(engine, book.fresh()) == []
+    assert paths
+
+
+def test_random_walks_meet_both_ways() -> None:
+    """Most of the worlds above have a core, and others than the core's; the hash may happen to choose nobody."""
+    found = []
+    for core_rows in (0.3, 0.8, 2.0, 4.0):
+        _, book = fitted(Combination("whole", "alone", "gram", 1, {"pairs_per_row": 0.0, "core_rows": core_rows}))
+        found.append(all(members(book)) and book.core < 1)
+    assert sum(found) >= 3
 
 
 def test_a_core_of_another_share_is_another_core() -> None:
@@ -160,15 +211,21 @@ def model(**settings: float) -> Gram:
     return Gram(rank=6, pairs_per_row=0.0, **{"core_rows": 8.0, **settings})  # type: ignore[arg-type]
 
 
+def in_core(rows: Interactions, share: float, seed: int = 3) -> NDArray[np.bool_]:
+    """Which rows are of users whom the hash chooses."""
+    drawn = seeds.uniform(seeds.derive(seed, "core"), seeds.id_counters(rows.users))
+    return np.asarray((drawn < share)[rows.user_index])
+
+
 def test_where_it_sets_out_from_is_a_function_of_the_core_alone() -> None:
     """Others may have any rows: nothing in it moves but that their items have zeros."""
     own = model()
-    share = own._core_share(ROWS)
+    share = own.core_share(ROWS)
     assert share == 0.25
-    chosen = own._in_core(ROWS.users, share, 3)[ROWS.user_index]
+    chosen = in_core(ROWS, share)
     other = random_rows(400, 99, 0.1, seed=9)
-    mixed = Interactions.union([ROWS.take(chosen), other.take(~own._in_core(other.users, share, 3)[other.user_index])])
-    assert own._core_share(mixed) == share
+    mixed = Interactions.union([ROWS.take(chosen), other.take(~in_core(other, share))])
+    assert own.core_share(mixed) == share
     one, another = (np.asarray(own.start(rows, 3)["columns"]) for rows in (ROWS, mixed))
     at = mixed.items.indices(ROWS.items)
     assert np.array_equal(another[at], one)
@@ -190,6 +247,28 @@ def test_the_answer_is_that_of_a_solve_from_nothing_nearly() -> None:
     assert not np.array_equal(found, expected)
     off = np.linalg.norm(found @ found.T - expected @ expected.T) / np.linalg.norm(expected @ expected.T)
     assert off < 1e-3
+
+
+def test_items_that_share_nobody_with_the_core_are_not_left_out() -> None:
+    """Nor is everybody, where the core is empty: there the solve sets out from nothing."""
+    own = Interactions.from_pairs(
+        [(f"u{u}", f"i{i}") for u in range(300) for i in range(12) if (u + i) % 3]
+        + [(f"v{u}", f"j{i}") for u in range(8) for i in range(5) if (u + i) % 2]
+    )
+    for seed in range(200):
+        if not in_core(own, model(core_rows=20.0).core_share(own), seed)[[u[0] == "v" for u, _ in own.pairs()]].any():
+            break
+    else:
+        pytest.fail("no seed has them all outside of the core")
+    one = model(core_rows=20.0)
+    assert one.start(own, seed)
+    lengths = np.linalg.norm(np.asarray(one.fit(own, seed=seed).state()["item_vectors"], dtype=np.float64), axis=1)
+    assert (lengths > 0.1).all()
+    few = own.take(~in_core(own, 1 / 16, seed))
+    nobody = model(core_rows=0.5)
+    assert nobody.core_share(few) <= 1 / 16
+    assert nobody.start(few, seed) == {}
+    assert np.asarray(nobody.fit(few, seed=seed).state()["item_vectors"]).any(axis=1).all()
 
 
 def test_fits_are_those_of_their_two_halves() -> None:

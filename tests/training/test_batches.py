@@ -14,7 +14,7 @@ from receraser import seeds
 from receraser.data.interactions import Interactions
 from receraser.training import batches as of_batches
 from receraser.training.batches import Triples, UserBatches, UserRows, UserTables, UserTriples, shuffled
-from receraser.training.kernels import pairs_cpu, pairs_plain
+from receraser.training.kernels import pairs_cpu, pairs_plain, threads, use_threads
 from tests.contracts.worlds import edges, random_rows
 
 CPU = torch.device("cpu")
@@ -400,3 +400,23 @@ def test_slots_pay_where_a_table_would_be_nearly_empty(monkeypatch: pytest.Monke
     assert not UserRows.pays(Interactions.empty(), 16)
     monkeypatch.setattr(of_batches, "MOST_SLOTS", 639)
     assert not UserRows.pays(sparse, 128)
+
+
+def test_parts_are_dealt_alike_by_any_number_of_threads() -> None:
+    """Thousands of users, so that several threads are at work at once: a part is one user's, and counted by one."""
+    counts = np.random.default_rng(1).integers(1, 40, 4000)
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    bits = np.array([seeds.domain_bits(int(n)) for n in counts], dtype=np.int64)
+    numbers = np.random.default_rng(2).permutation(3 * len(counts)).reshape(3, -1)
+    found = []
+    before = threads()
+    try:
+        for number in (1, 2, 2):
+            use_threads(number)
+            part, sizes = np.empty(indptr[-1], dtype=np.int64), np.zeros(numbers.size, dtype=np.int64)
+            pairs_cpu.deal_parts(seeds.rounds(7), indptr, bits, numbers, part, sizes)
+            found.append(part.tobytes() + sizes.tobytes())
+    finally:
+        use_threads(before)
+    assert found[0] == found[1] == found[2]
+    assert sizes.sum() == counts.sum()

@@ -31,11 +31,11 @@ __all__ = [
     "Result",
     "Task",
     "aggregation_task",
-    "learned",
     "partition_from",
     "partition_task",
     "placement_task",
     "run_task",
+    "submodel_from",
     "submodel_task",
     "sums_task",
 ]
@@ -95,7 +95,7 @@ def submodel_task(
     ----------
     start
         For a model that is `Starting`: what its solve sets out from, if that is known, or nothing; it comes back beside
-        the weights (`learned`). None: it is nobody's concern.
+        the weights (`submodel_from`). None: it is nobody's concern.
     """
     settings: dict[str, object] = {"model": model, "hyperparameters": dict(hyperparameters), "seed": seed}
     if is_foreign(model):
@@ -125,11 +125,11 @@ def _submodel(task: Task, progress: Progress | None) -> Outcome:
     return {**model.state(), **beside}, {}, model.facts()
 
 
-def learned(task: Task, result: Result) -> tuple[Tensors, Tensors | None]:
+def submodel_from(task: Task, result: Result) -> tuple[Tensors, Tensors | None]:
     """Return the weights that such a task came to, and what the solve set out from; None where nobody asked."""
-    weights = {name: array for name, array in result.arrays.items() if not name.startswith(_START)}
     if not task.settings.get("starts"):
-        return weights, None
+        return result.arrays, None
+    weights = {name: array for name, array in result.arrays.items() if not name.startswith(_START)}
     return weights, task.arrays or _part(result.arrays, _START)
 
 

@@ -4,14 +4,13 @@ What such a model knows is a function of sums of whole numbers over users (`trai
 can be taken away exactly, and the rest is a deterministic solve. Nothing of a user is learned: whoever is asked about
 is known by the items they have at that moment, a stranger as well as a member.
 
-Three ways lead to the same bits: `fit`, from the rows; where a model keeps sums, `solve`, from sums that were brought
-up to date by `resummed` (a forget looks at the rows of those who asked, and at no others); and, where the solve sets
-out from what a part of the users says and the change is none of theirs, `fit_from`, from where it set out before.
+Two ways lead to the same bits: `fit`, from the rows; and, where a model keeps sums, `solve`, from sums that were
+brought up to date by `resummed` (a forget looks at the rows of those who asked, and at no others). `gram` has a third.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -59,25 +58,7 @@ class AdditiveModel:
         """Return what `state` gives, and facts, from the sums alone."""
         raise NotImplementedError
 
-    def start(self, rows: Interactions, seed: int) -> Tensors:  # noqa: ARG002
-        """Return what the solve from these rows sets out from, where that is worth keeping; nothing otherwise."""
-        return {}
-
-    def keeps_start(
-        self,
-        before: Interactions,  # noqa: ARG002
-        after: Interactions,  # noqa: ARG002
-        touched: Sequence[str],  # noqa: ARG002
-        seed: int,  # noqa: ARG002
-    ) -> bool:
-        """Say whether a change that touches some users leaves it as it is."""
-        return False
-
-    def carried(self, start: Tensors, before: Interactions, after: Interactions) -> Tensors:
-        """Return `start(after)` given `start(before)`, where `keeps_start` says that it is kept."""
-        raise NotImplementedError
-
-    def _from_rows(self, rows: Interactions, start: Tensors, seed: int) -> Solved:
+    def _from_rows(self, rows: Interactions, seed: int) -> Solved:
         """Return the same from the rows; for a model that keeps no sums."""
         raise NotImplementedError
 
@@ -98,12 +79,8 @@ class AdditiveModel:
         """Learn from these rows alone, from nothing."""
         sums = self.sums(interactions)
         if sums is None:
-            return self.fit_from(interactions, self.start(interactions, seed), seed=seed)
+            return self._learned(interactions, *self._from_rows(interactions, seed))
         return self._learned(interactions, *self.solve(interactions.items, sums, seed))
-
-    def fit_from(self, interactions: Interactions, start: Tensors, *, seed: int = 0) -> Self:
-        """Do the rest of `fit`, given `start(interactions, seed)`: for a model that keeps no sums of these rows."""
-        return self._learned(interactions, *self._from_rows(interactions, start, seed))
 
     def _learned(self, rows: Interactions, state: Tensors, facts: Mapping[str, object]) -> Self:
         self.restore(rows, state)

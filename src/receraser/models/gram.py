@@ -22,7 +22,6 @@ a forget costs one shard's passes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -36,7 +35,7 @@ from receraser.fingerprint import Tensors
 from receraser.models.additive import AdditiveModel, Solved
 from receraser.models.folded import FoldedScorer
 from receraser.protocols import Scorer
-from receraser.seeds import derive
+from receraser.seeds import derive, id_counters, uniform
 from receraser.training.counts import counted, n_pairs, recounted, symmetric, user_weights
 from receraser.training.kernels import one_torch_thread
 from receraser.training.krylov import (
@@ -57,8 +56,13 @@ __all__ = ["Gram", "core_share"]
 _PENALTY = 0.09  # by default, for each unit of missing weight
 _STEPS = 8  # of the eigen-solver, with half as many columns as there are directions
 _CORE_STEPS = 5  # of the eigen-solver there
-_WIDER = 32  # directions more than the rank that the solver sets out from
-_PASSES = 3  # over all rows, from there
+_WIDER = 16  # directions more than the rank that are asked of the core
+_DRAWN = 16  # columns beside them
+_PASSES = 3  # over all rows, from there: how often the matrix is applied
+
+
+def _core_key(seed: int) -> int:
+    return derive(seed, "core")
 
 
 Found = tuple[NDArray[np.float64], NDArray[np.float64]]  # directions, and their values
@@ -97,8 +101,8 @@ class Gram(AdditiveModel):
         pairs that are rows, and a regularization of 0 for 0.09 times the missing_weight: sparse data wants less of
         both. Functions of the rows at hand, taken anew at every fit.
     polish
-        So many alternating sweeps over all rows afterwards: a WMF that was merely started here. A forget is then a
-        refit, for the sweeps pass over everybody.
+        So many alternating sweeps over all rows afterwards: a WMF that was merely started here. No sums are kept then,
+        for the sweeps pass over everybody.
     pairs_per_row
         The sums over all pairs of items are kept while there are at most so many pairs for each row.
     core_rows
@@ -157,20 +161,22 @@ class Gram(AdditiveModel):
 
     def start(self, rows: Interactions, seed: int) -> Tensors:
         """Return the leading directions of the core, zeros for items that it does not have; nothing without a core."""
-        share = self._core_share(rows)
+        share = self.core_share(rows)
         if share == 1.0 or self.keeps_sums(rows):
             return {}
-        core = rows.take(self._in_core(rows.users, share, seed)[rows.user_index])
+        core = rows.take((uniform_for(rows.users, _core_key(seed)) < share)[rows.user_index])
+        if not len(core):
+            return {}
         found, _ = self._directions(self._operator(core), core.items, self.rank + _WIDER, _CORE_STEPS, seed)
         columns = np.zeros((len(rows.items), found.shape[1]), dtype=np.float32)
         columns[rows.items.indices(core.items)] = found
         return {"columns": columns}
 
-    def keeps_start(self, before: Interactions, after: Interactions, touched: Sequence[str], seed: int) -> bool:
+    def keeps_start(self, before: Interactions, after: Interactions, touched: IdMap, seed: int) -> bool:
         """Whether there is a core, of the same share of the users, none of whom is touched."""
-        share = self._core_share(after)
-        same = share < 1.0 and share == self._core_share(before) and not self.keeps_sums(after)
-        return same and not self._in_core(IdMap(touched), share, seed).any()
+        share = self.core_share(after)
+        same = share < 1.0 and share == self.core_share(before) and not self.keeps_sums(after)
+        return same and not (uniform(_core_key(seed), id_counters(touched)) < share).any()  # they are few
 
     def carried(self, start: Tensors, before: Interactions, after: Interactions) -> Tensors:
         """Return the same directions, of the items that there are now."""
@@ -182,16 +188,23 @@ class Gram(AdditiveModel):
         columns[at[at >= 0]] = known[at >= 0]
         return {"columns": columns}
 
-    def _core_share(self, rows: Interactions) -> float:
+    def fit_from(self, interactions: Interactions, start: Tensors, *, seed: int = 0) -> Self:
+        """Do the rest of `fit`, given `start(interactions, seed)`; where no sums of these rows are kept."""
+        return self._learned(interactions, *self._set_out(interactions, start, seed))
+
+    def core_share(self, rows: Interactions) -> float:
+        """Return what share of the users the solve sets out from; 1: from nothing."""
         return core_share(rows, self.core_rows, self.rank + _WIDER)
 
-    def _in_core(self, users: IdMap, share: float, seed: int) -> NDArray[np.bool_]:
-        return np.asarray(uniform_for(users, derive(seed, "core")) < share)
+    def _from_rows(self, rows: Interactions, seed: int) -> Solved:
+        return self._set_out(rows, self.start(rows, seed), seed)
 
-    def _from_rows(self, rows: Interactions, start: Tensors, seed: int) -> Solved:
+    def _set_out(self, rows: Interactions, start: Tensors, seed: int) -> Solved:
         apply = self._operator(rows)
         if start:
-            found = refined(apply, np.asarray(start["columns"], dtype=np.float64), self.rank, _PASSES)
+            # And columns drawn for every item: of those that share nobody with the core's, it says nothing.
+            columns = np.hstack([start["columns"], draw_block(rows.items, _DRAWN, seed)])
+            found = refined(apply, columns, self.rank, _PASSES)
         else:
             found = self._directions(apply, rows.items, self.rank, _STEPS, seed)
         state, facts = self._solved(*found)

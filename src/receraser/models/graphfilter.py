@@ -64,7 +64,7 @@ class GraphFilter(AdditiveModel):
     def __post_init__(self) -> None:
         settings.check(self, at_least_one=("rank", "n_steps"))
 
-    def _from_rows(self, rows: Interactions, start: Tensors, seed: int) -> Solved:  # noqa: ARG002 - from nothing
+    def _from_rows(self, rows: Interactions, seed: int) -> Solved:
         if self.low_pass_weight == 0:
             return {"low_pass": np.zeros((len(rows.items), 0), dtype=np.float32)}, {}
         vectors, values = _low_frequencies(rows, self.rank, self.n_steps, seed)

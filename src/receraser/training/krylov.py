@@ -87,9 +87,9 @@ def refined(apply: Operator, start: Matrix, rank: int, n_passes: int) -> tuple[M
     """Return the same from columns that nearly span the answer, by applying A so many times to them.
 
     Between two applications columns are only brought to length 1, and all but the last one are in float32: they only
-    prepare it. The last one, Y = A S, serves twice: A is taken for
-    Y (S^T Y)^-1 Y^T, which is nearer to it than what A is within the space of S (Nystroem's approximation; Gittens &
-    Mahoney 2016), at no further application. For few applications: with each of them columns come nearer to each other.
+    prepare it. The last one, Y = A S, serves twice: A is taken for Y (S^T Y)^-1 Y^T, which is nearer to it than what A
+    is within the space of S, at no further application (Nystroem's approximation; Gittens & Mahoney 2016). For few
+    applications: with each of them columns come nearer to each other.
 
     Examples
     --------
