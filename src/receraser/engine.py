@@ -54,7 +54,7 @@ from receraser.store.export import Export, check_empty, read_export, write_expor
 from receraser.store.history import waiting
 from receraser.store.pending import Pending
 from receraser.store.record import Policy, Record
-from receraser.store.snapshot import Snapshot, read_snapshot
+from receraser.store.snapshot import Snapshot, encode_ahead, read_snapshot
 from receraser.work import Work
 
 if TYPE_CHECKING:
@@ -192,7 +192,8 @@ class Engine:
 
     @contextmanager
     def _working(self, progress: Progress | None) -> Iterator[Work]:
-        work = Work(self.config, self._executor, progress)
+        stored = self._custody is not None or self._published is not None  # and so will be what comes of it
+        work = Work(self.config, self._executor, progress, ahead=encode_ahead if stored else None)
         yield work
         self.seconds = work.seconds
         if self._fitted is not None:

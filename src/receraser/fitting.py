@@ -6,8 +6,9 @@ Each stage is a pure function of rows, configuration and seed; `Fitting` only ha
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
@@ -47,7 +48,9 @@ from receraser.state import FittedShard, State
 if TYPE_CHECKING:
     from receraser.models.factors import FactorModel
 
-__all__ = ["Fitting", "local_executor"]
+__all__ = ["Ahead", "Fitting", "local_executor"]
+
+Ahead = Callable[[Sequence[Shard]], None]
 
 
 def local_executor(config: EngineConfig) -> LocalExecutor:
@@ -66,6 +69,8 @@ class Fitting:
         How many submodels there are to fit.
     partitions
         Whether a partition is to be computed too.
+    ahead
+        Handed the shards whose submodels are being fitted, in a thread of its own.
     """
 
     def __init__(
@@ -76,6 +81,7 @@ class Fitting:
         n_tasks: int,
         partitions: bool,
         progress: Progress | None,
+        ahead: Ahead | None = None,
     ) -> None:
         self.config = config
         self.seconds: dict[str, float] = {}
@@ -84,6 +90,7 @@ class Fitting:
         self._n_tasks = n_tasks
         self._partitions = partitions
         self._progress = progress
+        self._ahead = ahead
         self._prepared = False
         self._partitioner = make_partitioner(*part_settings(config, "partition"))
         self._aggregator = make_aggregator(*part_settings(config, "aggregation"))
@@ -176,8 +183,12 @@ class Fitting:
             tasks = [
                 self._submodel_task(shard, own, was.get(shard.id)) for shard, own in zip(shards, sums, strict=True)
             ]
+        aside = threading.Thread(target=self._aside, args=[shards])
+        aside.start()
+        results = self._run("submodels", tasks)
+        aside.join()
         fitted = []
-        for shard, task, result, own in zip(shards, tasks, self._run("submodels", tasks), sums, strict=True):
+        for shard, task, result, own in zip(shards, tasks, results, sums, strict=True):
             weights, start = submodel_from(task, result)
             fitted.append(
                 FittedShard.of(
@@ -185,6 +196,13 @@ class Fitting:
                 )
             )
         return fitted
+
+    def _aside(self, shards: Sequence[Shard]) -> None:
+        """Do, while the workers compute, what will be needed of the rows."""
+        for shard in shards:
+            _ = shard.digest
+        if self._ahead is not None:
+            self._ahead(shards)
 
     def _sums(self, shard: Shard, was: FittedShard | None) -> Tensors | None:
         """Return the sums that an additive model is solved for from; None where the rows are needed, as in shards."""

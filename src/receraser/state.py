@@ -29,7 +29,7 @@ __all__ = ["FittedShard", "ShardReport", "State", "rebooked"]
 
 S = TypeVar("S", "FittedShard", "State")
 
-_COMPUTED = ("report", "rows_digest", "rows_digests", "aggregate_digests", "digest", "scorer")
+_COMPUTED = ("report", "rows_digests", "aggregate_digests", "digest", "scorer")
 
 
 def rebooked(one: S, **changes: object) -> S:
@@ -104,16 +104,10 @@ class FittedShard:
         train = self.shard.train
         return ShardReport(self.shard.id, len(train), len(train.users), len(train.items), self._digest())
 
-    @cached_property
+    @property
     def rows_digest(self) -> str:
         """SHA-256 over the canonical content of its rows."""
-        valid = self.shard.valid
-        return fingerprint.combine(
-            {
-                "train": fingerprint.of_rows(self.shard.train),
-                "valid": "none" if valid is None else fingerprint.of_rows(valid),
-            }
-        )
+        return self.shard.digest
 
     def _digest(self) -> str:
         model, hyperparameters = part_settings(self.config, "model")

@@ -16,7 +16,7 @@ from receraser.config import EngineConfig, renewed, resolve
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.erasure.plan import REBUILD, Plan, cheapest, estimated_seconds, share_of_pairs
-from receraser.fitting import Fitting
+from receraser.fitting import Ahead, Fitting
 from receraser.partition.partition import Embeddings, Partition
 from receraser.protocols import Additive, Executor, Progress, Starting
 from receraser.reports import AddReport, ForgetReport
@@ -37,18 +37,34 @@ class Work:
         Where everything is computed; by default worker processes, started for this and ended after it.
     progress
         Told how far it is.
+    ahead
+        Handed the shards that are being fitted (`fitting.Fitting`).
     """
 
-    def __init__(self, config: EngineConfig, executor: Executor | None, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        executor: Executor | None,
+        progress: Progress | None = None,
+        ahead: Ahead | None = None,
+    ) -> None:
         self.seconds: dict[str, float] = {}
         self._config = config
         self._executor = executor
         self._progress = progress
+        self._ahead = ahead
         self._planned: tuple[Plan, Change] | None = None  # what a plan leads to, once it is known
 
     @contextmanager
     def _fitting(self, n_tasks: int, *, partitions: bool) -> Iterator[Fitting]:
-        made = Fitting(self._config, self._executor, n_tasks=n_tasks, partitions=partitions, progress=self._progress)
+        made = Fitting(
+            self._config,
+            self._executor,
+            n_tasks=n_tasks,
+            partitions=partitions,
+            progress=self._progress,
+            ahead=self._ahead,
+        )
         with made as fitting:
             yield fitting
         for stage, seconds in fitting.seconds.items():

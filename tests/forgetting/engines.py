@@ -153,7 +153,7 @@ class Combination:
 
     def core(self, rows: Iterable[Pair]) -> float:
         """The share of the users that the solve sets out from, for these rows; 1 for none."""
-        wanted = float(str(self.hyperparameters.get("core_rows", 40.0)))
+        wanted = float(str(self.hyperparameters.get("core_rows", 20.0)))
         pairs = set(rows)
         if self.model != "gram" or self.aggregation != "alone" or self.keeps_sums(pairs):
             return 1.0

@@ -11,8 +11,8 @@ the eigen-solver works on the matrix. Otherwise (`pairs_per_row`, a function of 
 are cheaper than that matrix, it is never made, and all there is to forget are the rows.
 
 Where an item has many rows, a part of the users says nearly what all of them say. So the solver sets out from the
-leading directions of a core: the rows of users whom a hash of their name chooses, a quarter of them, an eighth, ...
-(`core_share`), and a few passes over all rows make the answer of it (`start`). It is a function of the rows as before;
+leading directions of a core: the rows of users whom a hash of their name chooses, half of them, a quarter, ...
+(`core_share`), and a few passes over all rows make the answer of it. It is a function of the rows as before;
 but as long as a change leaves the core alone, where it sets out from is the same, and need not be computed again.
 
 With very many rows even those passes are long. Then shards of users can have one each, merged by
@@ -58,7 +58,7 @@ _STEPS = 8  # of the eigen-solver, with half as many columns as there are direct
 _CORE_STEPS = 5  # of the eigen-solver there
 _WIDER = 16  # directions more than the rank that are asked of the core
 _DRAWN = 16  # columns beside them
-_PASSES = 3  # over all rows, from there: how often the matrix is applied
+_PASSES = 4  # from there: how often the matrix of all rows is applied
 
 
 def _core_key(seed: int) -> int:
@@ -126,7 +126,7 @@ class Gram(AdditiveModel):
     regularization: float = 0.0
     polish: int = 0
     pairs_per_row: float = 4.0
-    core_rows: float = 40.0
+    core_rows: float = 20.0
 
     _counts: NDArray[np.int64] | None = field(init=False, repr=False, compare=False)
 

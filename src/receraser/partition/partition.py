@@ -7,11 +7,13 @@ are what such a partition remembers of rows long forgotten: the reason why its l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from receraser import fingerprint
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.fingerprint import Tensors
@@ -37,11 +39,24 @@ class Embeddings:
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """The rows of one shard: what its submodel may see, and nothing else."""
+    """The rows of one shard: what its submodel may see, and nothing else.
+
+    Attributes
+    ----------
+    files
+        The tables as files, by name, where somebody has encoded them ahead (`store.snapshot`).
+    """
 
     id: int
     train: Interactions
     valid: Interactions | None
+    files: dict[str, bytes] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over the canonical content of its rows."""
+        valid = "none" if self.valid is None else fingerprint.of_rows(self.valid)
+        return fingerprint.combine({"train": fingerprint.of_rows(self.train), "valid": valid})
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ from receraser.store.encoding import (
 )
 from receraser.store.record import Record
 
-__all__ = ["Snapshot", "read_snapshot", "write_snapshot"]
+__all__ = ["Snapshot", "encode_ahead", "read_snapshot", "write_snapshot"]
 
 T = TypeVar("T")
 Content = bytes | Sequence[bytes | memoryview]
@@ -147,11 +147,22 @@ class _Files:
         return files
 
 
+def encode_ahead(shards: Sequence[Shard]) -> None:
+    """Encode the rows of shards that are going to be written: while their submodels are being fitted, say."""
+    for one in shards:
+        one.files["train"] = encode_rows(one.train)
+        if one.valid is not None:
+            one.files["valid"] = encode_rows(one.valid)
+
+
 def _shard_files(one: FittedShard, files: _Files) -> Mapping[str, Future[str] | None]:
     """Return the files of a shard, which are being written."""
+    shard = one.shard
     return {
-        "train": files.write(encode_rows, one.shard.train),
-        "valid": None if one.shard.valid is None else files.write(encode_rows, one.shard.valid),
+        "train": files.write(lambda rows: shard.files.pop("train", None) or encode_rows(rows), shard.train),
+        "valid": None
+        if shard.valid is None
+        else files.write(lambda rows: shard.files.pop("valid", None) or encode_rows(rows), shard.valid),
         "weights": files.write(tensor_pieces, one.model.state()),
     }
 
