@@ -21,7 +21,7 @@ from receraser.store import snapshot as snapshot_module
 from receraser.store.directory import DirectoryStore
 from receraser.store.encoding import encode_rows
 from receraser.store.record import Record
-from receraser.store.snapshot import Snapshot, read_snapshot, write_snapshot
+from receraser.store.snapshot import Snapshot, encode_ahead, read_snapshot, write_snapshot
 from tests.store.conftest import SHARDS, changed, fitted_shard, snapshot_of, state_of
 from tests.store.test_directory import names, write_manifest
 
@@ -99,6 +99,18 @@ def test_the_same_snapshot_is_the_same_bytes(store: DirectoryStore, tmp_path: Pa
     publish(other, read_snapshot(store))
     assert (other.path / "manifest.json").read_bytes() == (store.path / "manifest.json").read_bytes()
     assert names(other) == names(store)
+
+
+def test_rows_encoded_ahead_are_the_same_bytes(store: DirectoryStore, tmp_path: Path) -> None:
+    """And are not kept when they are written."""
+    ahead = DirectoryStore(tmp_path / "ahead")
+    snapshot = snapshot_of("a")
+    shards = [one.shard for one in snapshot.state.shards]
+    encode_ahead(shards)
+    assert all(set(one.files) == {"train", "valid"} for one in shards)
+    publish(ahead, snapshot)
+    assert all(one.files == {} for one in shards)
+    assert names(ahead) == names(store)
 
 
 def test_what_was_read_knows_which_state_it_was(store: DirectoryStore) -> None:

@@ -58,7 +58,7 @@ _STEPS = 8  # of the eigen-solver, with half as many columns as there are direct
 _CORE_STEPS = 5  # of the eigen-solver there
 _WIDER = 16  # directions more than the rank that are asked of the core
 _DRAWN = 16  # columns beside them
-_PASSES = 4  # from there: how often the matrix of all rows is applied
+_PASSES = 3  # from there: how often the matrix of all rows is applied
 
 
 def _core_key(seed: int) -> int:

@@ -86,10 +86,10 @@ def leading_eigenvectors(apply: Operator, start: Matrix, rank: int, n_steps: int
 def refined(apply: Operator, start: Matrix, rank: int, n_passes: int) -> tuple[Matrix, Matrix]:
     """Return the same from columns that nearly span the answer, by applying A so many times to them.
 
-    Between two applications columns are brought to length 1, after every second one they are made orthonormal; all but
-    the last application are in float32: they only prepare it. The last one, Y = A S, serves twice: A is taken for
-    Y (S^T Y)^-1 Y^T, which is nearer to it than what A is within the space of S, at no further application (Nystroem's
-    approximation; Gittens & Mahoney 2016).
+    Between two applications columns are only brought to length 1, and all but the last one are in float32: they only
+    prepare it. The last one, Y = A S, serves twice: A is taken for Y (S^T Y)^-1 Y^T, which is nearer to it than what A
+    is within the space of S, at no further application (Nystroem's approximation; Gittens & Mahoney 2016). For few
+    applications: with each of them columns come nearer to each other.
 
     Examples
     --------
@@ -99,13 +99,10 @@ def refined(apply: Operator, start: Matrix, rank: int, n_passes: int) -> tuple[M
     ([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0]], [9.0, 4.0, 0.0])
     """
     narrow = cast("Matrix", start.astype(np.float32))
-    for number in range(1, n_passes):
+    for _ in range(n_passes - 1):
         narrow = apply(narrow)
         lengths = _lengths(narrow)
         narrow /= np.where(lengths > 0, lengths, 1.0).astype(np.float32)
-        if number % 2 == 0:
-            wide = _orthonormal(narrow.astype(np.float64), np.zeros((len(narrow), 0)), np.ones(len(lengths)))
-            narrow = cast("Matrix", wide.astype(np.float32))
     start = narrow.astype(np.float64)
     image = apply(start)
     small = _inner(start, image)
