@@ -76,7 +76,7 @@ def core_share(rows: Interactions, core_rows: float, n_directions: int) -> float
     Examples
     --------
     >>> rows = Interactions.from_pairs([(u, i) for u in range(40) for i in "ab"])
-    >>> core_share(rows, 8.0, 4), core_share(rows, 30.0, 4), core_share(rows, 8.0, 40)
+    >>> core_share(rows, 8.0, 4), core_share(rows, 30.0, 4), core_share(rows, 8.0, 20)
     (0.25, 1.0, 0.5)
     """
     n_rows, n_users, n_items = len(rows), len(rows.users), len(rows.items)
