@@ -185,8 +185,10 @@ class Fitting:
             ]
         aside = threading.Thread(target=self._aside, args=[shards])
         aside.start()
-        results = self._run("submodels", tasks)
-        aside.join()
+        try:
+            results = self._run("submodels", tasks)
+        finally:
+            aside.join()
         fitted = []
         for shard, task, result, own in zip(shards, tasks, results, sums, strict=True):
             weights, start = submodel_from(task, result)

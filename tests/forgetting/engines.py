@@ -23,6 +23,7 @@ from receraser.config import ADDITIVE_NAMES, EngineConfig
 from receraser.data.ids import IdMap, pseudonyms
 from receraser.data.interactions import Histories, Interactions
 from receraser.engine import Engine, ForgetReport
+from receraser.erasure.plan import Plan, plan
 from receraser.erasure.request import ForgetRequest
 from receraser.execution.messages import pack_result, pack_task, unpack_result, unpack_task
 from receraser.execution.task import Result, Task, run_task
@@ -240,6 +241,12 @@ def pseudonym(user: str) -> str:
 
 def state_of(engine: Engine) -> State:
     return engine._state()
+
+
+def planned_for(state: State, request: ForgetRequest) -> Plan:
+    """What a request by outside ids means for a state."""
+    named = request.renamed({name: pseudonym(name) for name in request.named_users})
+    return plan(named, state.train, state.valid, state.partition)
 
 
 # ---------------------------------------------------------------------- which rows are left

@@ -12,7 +12,7 @@ from receraser import seeds
 from receraser.changes import without
 from receraser.data.interactions import Interactions
 from receraser.engine import Engine
-from receraser.erasure.plan import CORE, REFIT, plan
+from receraser.erasure.plan import CORE, REFIT
 from receraser.erasure.request import ForgetRequest
 from receraser.fitting import Fitting
 from receraser.models.gram import Gram
@@ -22,7 +22,7 @@ from tests.forgetting.engines import (
     Combination,
     Here,
     differences,
-    pseudonym,
+    planned_for,
     rows_of,
     start_of,
     state_of,
@@ -166,12 +166,7 @@ def test_every_way_leads_to_the_same_state() -> None:
     engine, book = fitted()
     state = state_of(engine)
     request = ForgetRequest.of(users=members(book)[1][:2])
-    planned = plan(
-        request.renamed({name: pseudonym(name) for name in request.named_users}),
-        state.train,
-        state.valid,
-        state.partition,
-    )
+    planned = planned_for(state, request)
     book.forget(request)
     fresh = book.fresh()
     for path in (CORE, REFIT):

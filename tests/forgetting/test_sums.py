@@ -10,7 +10,7 @@ import pytest
 
 from receraser.changes import without
 from receraser.engine import Engine
-from receraser.erasure.plan import DOWNDATE, NOTHING, REFIT, SHARDS, plan
+from receraser.erasure.plan import DOWNDATE, NOTHING, REFIT, SHARDS
 from receraser.erasure.request import ForgetRequest
 from receraser.errors import UsageError
 from receraser.fitting import Fitting
@@ -22,7 +22,7 @@ from tests.forgetting.engines import (
     Combination,
     Here,
     differences,
-    pseudonym,
+    planned_for,
     rows_of,
     state_of,
     sums_of,
@@ -113,12 +113,7 @@ def test_every_way_leads_to_the_same_state(combination: Combination) -> None:
     engine, book = fitted(combination)
     state = state_of(engine)
     request = ForgetRequest.of(["u03"], [], [("u00", "i00")])
-    planned = plan(
-        request.renamed({name: pseudonym(name) for name in request.named_users}),
-        state.train,
-        state.valid,
-        state.partition,
-    )
+    planned = planned_for(state, request)
     book.forget(request)
     fresh = book.fresh()
     for path in (DOWNDATE, SHARDS, REFIT):

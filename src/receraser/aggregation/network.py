@@ -1,6 +1,7 @@
 """The network of `Attention`, Equations 5 to 7: from the vectors of all shards to one vector for everybody.
 
-`Dense` says it in a few lines of torch, with its gradient recorded; it runs where there is no numba, or no Triton.
+`Dense` says it in a few lines of torch, with its gradient recorded; it runs where there is no numba, and on a GPU
+where vectors are too long for the kernels.
 `Present` is what runs on the CPU: it computes only the vectors that a shard holds (in interaction-balanced shards about
 half of them), and of those who are asked for, and writes its gradient out. `Fused` is what runs on a GPU: one kernel
 forward and one back, over everybody or those who are asked for. Tests hold both to the first.
