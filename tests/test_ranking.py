@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -39,6 +40,8 @@ def test_against_a_sort(scores: torch.Tensor, k: int, data: st.DataObject) -> No
     for row in range(n):
         assert found[row].tolist() == brute(scores[row].tolist(), k, {c for r, c in excluded if r == row})
     assert torch.equal(scores, before)
+    with patch("receraser.ranking.compiles", return_value=False):  # as where numba is not installed
+        assert torch.equal(top_k(scores, k, exclude=(rows, columns)), found)
     assert torch.equal(top_k(scores, k), top_k(scores, k, exclude=(rows[:0], columns[:0])))
 
 

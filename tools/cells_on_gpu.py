@@ -5,7 +5,8 @@
 `receraser reproduce --jobs` computes whatever is timed alone from its fit on, since a page may show the seconds of the
 fit too (Table 4 does). A GPU that is had for minutes has no time for that. Here several processes fit at once, and hold
 what they fitted; when all are done, one after another forgets, with nothing beside it. So the seconds of requests and
-of full retrains are what they would be alone; those of fits in shards are not, and are left out of these cells.
+of full retrains are what they would be alone; those of fits in shards are not, and are left out of these cells, unless
+there is one process only (--jobs 1).
 
 Needs numpy, scipy and torch. Cells are kept in DIR/cells as the command keeps them: copy them to where there is a
 report to make. With --archive they are packed too, each when it is done: what was done when time ran out is there.
@@ -37,7 +38,9 @@ from receraser.reproduce.order import Order
 from receraser.reproduce.runner import in_groups
 from receraser.reproduce.studies.registry import find_study
 
-KINDS = ("fit", "forgets", "batch", "gradual")
+KINDS = ("fit", "first", "forgets", "batch", "gradual")
+
+ALONE = ("fit", "first")  # of what is timed: that is fitted when its turn comes, with nothing beside it
 
 
 def missing(options: argparse.Namespace, data: Dataset, kept: Kept) -> list[list[Cell]]:
@@ -92,7 +95,7 @@ class Process:
         for cell in [cell for cell in group if not timed(cell)]:
             if self._time_left():
                 self._tell(computed(shop, cell, self._kept, self._data.digest, self._options.device))
-        if waiting and waiting[0].kind != "fit" and self._time_left():
+        if waiting and waiting[0].kind not in ALONE and self._time_left():
             shop.fitted(shop.config(waiting[0]))
         if waiting:
             self._later.append((shop, waiting))
@@ -104,7 +107,7 @@ class Process:
                 with self._lock:
                     if self._time_left():
                         done = computed(shop, cell, self._kept, self._data.digest, self._options.device)
-                        if done.result is not None and cell.kind != "fit":
+                        if done.result is not None and cell.kind not in ALONE and self._options.jobs > 1:
                             bare = dataclasses.replace(done.result, seconds={})
                             self._kept.write(cell, self._data.digest, self._options.device, bare)
                         self._tell(done)

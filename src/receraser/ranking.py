@@ -2,7 +2,8 @@
 
 Each score becomes a 64-bit integer: the score's order-preserving bits above, the item's position below. The keys of a
 row are all different, so their order is unique and the same on every device, whatever algorithm sorts them. On the CPU
-a few best are found in one pass over the scores, which is many times as quick and gives the same.
+a few best are found in one pass over the scores, which is many times as quick and gives the same; where that kernel
+cannot be compiled, a GPU sorts, if there is one.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from receraser.training.kernels import on_cpu
+from receraser.training.kernels import compiles, on_cpu
 
 __all__ = ["top_k"]
 
@@ -38,9 +39,13 @@ def top_k(scores: torch.Tensor, k: int, *, exclude: Cells | None = None) -> torc
     >>> top_k(torch.tensor([[1.0, 3.0, 3.0, 2.0]]), 3, exclude=(torch.tensor([0]), torch.tensor([2]))).tolist()
     [[1, 3, 0]]
     """
-    if scores.device.type == "cpu" and 0 < k <= _FEW:
+    if scores.device.type != "cpu":
+        return _by_key(scores, k, exclude)
+    if compiles() and 0 < k <= _FEW:
         return _one_by_one(scores, k, exclude)
-    return _by_key(scores, k, exclude)
+    there = torch.device("cuda" if torch.cuda.is_available() and not compiles() else "cpu")
+    left_out = None if exclude is None else (exclude[0].to(there), exclude[1].to(there))
+    return _by_key(scores.to(there), k, left_out).cpu()
 
 
 def _one_by_one(scores: torch.Tensor, k: int, exclude: Cells | None) -> torch.Tensor:

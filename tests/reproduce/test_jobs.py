@@ -41,6 +41,7 @@ FITS = [cell("sisa"), cell("spectral")]
         (cell("sisa"), False),
         (cell("spectral", "sweeps"), False),
         (cell("spectral", "store"), False),
+        (cell("spectral", "first"), True),
         (Cell("rows", WORLD), False),
         (cell("retrain"), True),
         (Cell("fit", WORLD, additive(WORLD, "gram").config), True),

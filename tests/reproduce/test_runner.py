@@ -168,7 +168,7 @@ def test_pretraining_is_timed_once(monkeypatch: pytest.MonkeyPatch, worker: Loca
         seen.append(seed)
         return real(model, own, seed, *rows)
 
-    monkeypatch.setattr(forgetting, "submodel_task", noted)
+    monkeypatch.setattr(measuring, "submodel_task", noted)
     shop = Workshop(DATA.pseudonymous(), worker, "cpu")
     found = [
         forgetting.compute(shop, Cell("forgets", WORLD, one.config, {"level": level, "n": 1}))

@@ -109,7 +109,7 @@ def test_a_page_says_how_many_requests_were_timed(tmp_path: Path, no_pictures: N
         if entry.row == "spectral":
             kept.write(entry.cell, rows, "cpu", dataclasses.replace(result, seconds={}))
     _, files = reproduce(dataclasses.replace(asked, report=True), lambda _: None)
-    assert "with every rebuild; blank where first fits ran side by side." in files[1].read_text()
+    assert "with every rebuild; blank where\nfirst fits ran side by side: `receraser" in files[1].read_text()
 
 
 def test_a_page_says_what_is_missing(out: Path, no_pictures: None) -> None:

@@ -33,6 +33,7 @@ METRICS = tuple(f"{name}@{cut}" for name in ("recall", "ndcg") for cut in (10, 2
 KINDS: Mapping[str, str] = {
     "rows": "the data set is counted",
     "fit": "fitted and measured on the test rows",
+    "first": "fitted from nothing, alone: seconds of each stage",
     "sweeps": "random vectors and the sweeps of `polish`: the control of spectral",
     "forgets": "requests one after another: time of each, quality at the end",
     "batch": "many users at once: shards touched, time, quality",

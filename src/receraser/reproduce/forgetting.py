@@ -12,15 +12,13 @@ import time
 from collections.abc import Callable, Mapping
 
 from receraser import fingerprint
-from receraser.config import EngineConfig, part_settings
+from receraser.config import EngineConfig
 from receraser.erasure.plan import plan
 from receraser.erasure.request import ForgetRequest
-from receraser.execution.task import submodel_task
 from receraser.reports import ForgetReport
 from receraser.reproduce.cell import Cell, Result
 from receraser.reproduce.drawn import batch_of, requests
-from receraser.reproduce.measuring import Fitted, Workshop, ranked
-from receraser.seeds import derive
+from receraser.reproduce.measuring import Workshop, ranked
 from receraser.state import State
 from receraser.work import Work
 
@@ -49,7 +47,7 @@ def forgets(shop: Workshop, cell: Cell) -> Result:
     found = ranked(shop.measured(state))
     return dataclasses.replace(
         found,
-        seconds=_with_pretraining(shop, fitted),
+        seconds=shop.stages(fitted),
         numbers={
             **found.numbers,
             "balance": state.partition.balance,
@@ -136,31 +134,12 @@ def _numbers(seconds: Mapping[str, float], report: ForgetReport) -> dict[str, fl
     return {**stages, "shards": len(report.shards_retrained), "rows": removed}
 
 
-def _with_pretraining(shop: Workshop, fitted: Fitted) -> dict[str, float]:
-    """Return the seconds of a fit; those of a partition's vectors, which it learns first, told apart.
-
-    They depend on the rows, on what is learned and on the seed: it is done once for all cells that have these.
-    """
-    seconds = dict(fitted.seconds)
-    config = fitted.state.config
-    _, settings = part_settings(config, "partition")
-    if "embeddings" not in settings:
-        return seconds
-    own = {"dim": settings["dim"], "device": settings.get("device", "cpu")}
-    model = str(settings["embeddings"])
-    name = fingerprint.of_settings({"model": model, "seed": config.seed, **own})
-    if name not in shop.pretraining:
-        task = submodel_task(model, own, derive(config.seed, "pretrain"), fitted.state.train, fitted.state.valid)
-        shop.pretraining[name] = shop.executor.run([task])[0].seconds
-    spent = shop.pretraining[name]
-    return seconds | {"pretrain": spent, "partition": max(0.0, seconds["partition"] - spent)}
-
-
 def compute(shop: Workshop, cell: Cell) -> Result:
     """Compute a cell, of whichever kind."""
     kinds: dict[str, Callable[[Cell], Result]] = {
         "rows": shop.rows,
         "fit": shop.fit,
+        "first": shop.first,
         "sweeps": shop.sweeps,
         "store": shop.store,
         "forgets": lambda one: forgets(shop, one),

@@ -43,8 +43,9 @@ class Done:
 
 
 def timed(cell: Cell) -> bool:
-    """Say whether a page shows the seconds of a cell: of requests, and of full retrains, which they are held to."""
-    return cell.kind in ("forgets", "batch", "gradual") or (cell.config is not None and cell.config.shards == 1)
+    """Say whether a page shows the seconds of a cell: of requests, of full retrains, which they are held to, of firsts."""
+    kinds = ("forgets", "batch", "gradual", "first")
+    return cell.kind in kinds or (cell.config is not None and cell.config.shards == 1)
 
 
 def computed(shop: Workshop, cell: Cell, kept: Kept, rows: str, device: str) -> Done:

@@ -22,6 +22,7 @@ STUDIES = {
     "figure2": "ways to cut the rows into shards",
     "figure3": "ways to put the submodels together",
     "figure4": "number of shards, against quality and time",
+    "first": "what a first fit costs, stage by stage (beyond the paper)",
     "batch": "many users forgotten at once (beyond the paper)",
     "levels": "interactions, users and items forgotten (beyond the paper)",
     "gradual": "30 % of the users leave step by step (beyond the paper)",

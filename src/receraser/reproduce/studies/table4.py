@@ -36,7 +36,7 @@ __all__ = ["STUDY"]
 METHODS = ("retrain", "sisa", "grapheraser", "receraser", "spectral", "attention-on-hash", "gram")
 LEVELS = ("interactions", "users")
 FORGETS = 100
-_BESIDE = "; blank where first fits ran side by side."
+_BESIDE = "; blank where\nfirst fits ran side by side: `receraser reproduce first` times those alone."
 
 
 def entries(order: Order) -> list[Entry]:

@@ -10,10 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
 from types import ModuleType
 
 __all__ = [
     "attention_on_cpu",
+    "compiles",
     "draws_on_cpu",
     "on_cpu",
     "one_torch_thread",
@@ -23,6 +26,12 @@ __all__ = [
 ]
 
 _threads = 1
+
+
+@cache
+def compiles() -> bool:
+    """Say whether kernels are compiled for the CPU here: whether numba is installed."""
+    return find_spec("numba") is not None
 
 
 def on_cpu() -> ModuleType:
