@@ -2,14 +2,16 @@
 
     python -m benchmarks.spectral --data DIR --dataset ml-1m --models wmf --shards 10 32 --seeds 3
     python -m benchmarks.spectral --data DIR --dataset yelp2018 --models bpr --shards 10 --device cuda --forgets 0
+    python -m benchmarks.spectral --data DIR --dataset yelp2018 --models bpr --shards 10 --forgets 0 --plain --dim 128
     python -m benchmarks.spectral --report
 
 DIR holds the folders of the data sets. A retrain takes the preset MODEL-DATASET, the submodels and the merge take the
-preset spectral-MODEL-DATASET where there is one. Every seed is also another hash key. Shares of the retrain come with a
-paired bootstrap over users (95 %). On the very same submodels: `polish`, the other merges, and with `--attention` the
-paper's aggregation; beside polish stand the same sweeps from random item vectors. Times: everything in one run, workers
-warm; a fit counts from the rows to the state in memory, a forget from the request to the published store, an average
-over a few users, put back each time.
+preset spectral-MODEL-DATASET where there is one; `--dim` gives all of them, and the merged vectors, one length, and
+`--set` changes what shards and merge are given (KEY=VALUE, aggregation.KEY=VALUE). Every seed is also another hash key.
+Shares of the retrain come with a paired bootstrap over users (95 %). On the very same submodels: `polish`, the other
+merges, and with `--attention` the paper's aggregation; beside polish stand the same sweeps from random item vectors.
+Times: everything in one run, workers warm; a fit counts from the rows to the state in memory, a forget from the request
+to the published store, an average over a few users, put back each time.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ METRICS = ("recall@20", "ndcg@20")
 COMMAND = "python -m benchmarks.spectral --data DIR"
 FEW = 100  # users, of a fit that nobody times
 FORGOTTEN = 5  # users, for the cost of one
+SETTINGS = {"retrain": "hyperparameters", "submodels": "submodels", "aggregation settings": "aggregation_settings"}
 
 
 def compared(name: str, found: Evaluation, full: Evaluation) -> dict[str, object]:
@@ -65,11 +68,13 @@ def measure(data: Dataset, model: str, args: argparse.Namespace) -> None:
 
     from receraser.execution.local import LocalExecutor
 
-    path = args.out / f"spectral-{data.name}-{model}.json"
+    path = args.out / f"spectral-{data.name}-{model}{f'-{args.dim}' if args.dim else ''}.json"
     runs = json.loads(path.read_text())["runs"] if path.exists() else []
     options = f"--shards {' '.join(str(k) for k in args.shards)} --seeds {args.seeds} --device {args.device}"
     options += f" --forgets {args.forgets}" + " --attention" * args.attention + " --plain" * args.plain
     options += f" --widths {' '.join(map(str, args.widths))}" if args.widths else ""
+    options += f" --dim {args.dim}" if args.dim else ""
+    options += f" --set {' '.join(args.set)}" if args.set else ""
     with LocalExecutor(2 if args.device == "cuda" else None) as executor:
         for seed in range(args.seeds):
             if any(run["seed"] == seed for run in runs):
@@ -98,7 +103,12 @@ def one_seed(
     from receraser.models.registry import make_factor_model
 
     train, valid, test = data.full, None if data.refits else data.valid, data.test
+    length = {"dim": str(args.dim)} if args.dim else {}
+    merged = length and length | {"aggregation.rank": str(args.dim)}
+    given = merged | dict(text.split("=", 1) for text in args.set)
     preset = dataclasses.replace(config_of(f"{model}-{data.name}", model), device=args.device, seed=seed)
+    if length:
+        preset = resolve(preset, length)
     runs: list[dict[str, object]] = []
     few = train.take(train.user_index < FEW)
     few_held = None if valid is None else valid.take(np.isin(valid.user_index, valid.users.indices(few.users)))
@@ -131,6 +141,7 @@ def one_seed(
     for k in args.shards:
         chosen = config_of(f"spectral-{model}-{data.name}", model, preset)
         config = dataclasses.replace(chosen, method="spectral", shards=k, seed=seed, device=args.device)
+        config = resolve(config, given) if given else config
         engine = sharded(f"K={k}", config)
         if seed == 0 and not args.plain:
             for name, found in on_the_same(engine, resolve(config), executor, data, attention=args.attention):
@@ -140,7 +151,7 @@ def one_seed(
             sharded(f"K={k}, width={width}", dataclasses.replace(config, aggregation_settings=wider))
     if not args.plain:
         base = make_factor_model(model, retrain.config.hyperparameters)
-        keep(compared("control: random vectors, 1 sweep", swept(train, test, seed, base), full))
+        keep(compared("control: random vectors, 1 sweep", swept(train, test, seed, base, rank=args.dim or 64), full))
     about: dict[str, object] = {
         "hyperparameters": dict(retrain.config.hyperparameters),
         "submodels": dict(engine.config.hyperparameters),
@@ -246,13 +257,13 @@ def report(folder: Path) -> str:
         "Test rows; means over seeds (each another hash key too) ± half the range; settings chosen on validation rows.",
         "Shares are of a retrain with the same seed; in brackets the lowest and the highest end of the seeds' 95 %",
         "paired bootstrap intervals over users. Forget: one user, from the request to the published store, workers",
-        "warm, as a share of the retrain's fit in the same run. A retrain's vectors have length 64; where the rank",
-        "below is another one, retrain and merge are not of equal size. Written by `python -m benchmarks.spectral",
-        "--report`.",
+        "warm, as a share of the retrain's fit in the same run. Where a retrain's `dim` below is another number than",
+        "the merge's `rank`, they are not of equal size. Written by `python -m benchmarks.spectral --report`.",
     ]
     for path in sorted(folder.glob("spectral-*.json")):
         result = json.loads(path.read_text())
-        lines += ["", f"## {result['dataset']}, {result['model']}", ""]
+        dim = result["hyperparameters"]["dim"]
+        lines += ["", f"## {result['dataset']}, {result['model']}" + f", vectors of {dim}" * (dim != 64), ""]
         lines += [f"`{result['command']}`, {result['hardware']}, {result['date']}", ""]
         timed = any("forget" in run for run in result["runs"])  # a fit's seconds are there to be compared with
         times = ["fit, s", "forget, s", "forget / retrain"] if timed else []
@@ -267,9 +278,8 @@ def report(folder: Path) -> str:
                 forget = statistics.mean(r["forget"] for r in runs) if "forget" in runs[0] else None
                 cells += ["", ""] if forget is None else [f"{forget:.2f}", f"{forget / full:.2f}"]
             lines.append("| " + " | ".join(cells) + " |")
-        for what in ("submodels", "aggregation_settings"):
-            settings = ", ".join(f"{key}={value}" for key, value in result[what].items())
-            lines += ["", f"{what.replace('_', ' ')}: {settings}"]
+        for name, what in SETTINGS.items():
+            lines += ["", f"{name}: " + ", ".join(f"{key}={value}" for key, value in result[what].items())]
     return "\n".join(lines) + "\n"
 
 
@@ -284,6 +294,8 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--forgets", type=int, default=FORGOTTEN, help="users to time a forget with")
     parser.add_argument("--attention", action="store_true", help="fit attention on the same submodels too")
+    parser.add_argument("--dim", type=int, default=0, help="length of all vectors; 0: each preset's own")
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="of the submodels and the merge")
     parser.add_argument("--widths", type=int, nargs="*", default=[], help="of the nodes, beside the preset's")
     parser.add_argument("--plain", action="store_true", help="leave out the other merges and the control")
     parser.add_argument("--out", type=Path, default=RESULTS)

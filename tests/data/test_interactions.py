@@ -195,10 +195,13 @@ def test_tables_that_share_no_row_are_joined_and_every_row_knows_its_table() -> 
 
 
 @pytest.mark.parametrize("most", [1, 1000])
+@pytest.mark.parametrize("shape", [(40, 12, 0.9), (300, 12, 0.12)], ids=["long histories", "users vanish"])
 @given(n=st.integers(0, 6), gone=st.lists(st.tuples(st.integers(0, 400), st.integers(1, 3)), max_size=4))
-def test_what_a_mask_keeps_is_the_same_whichever_way_it_is_cut(most: int, n: int, gone: list[tuple[int, int]]) -> None:
+def test_what_a_mask_keeps_is_the_same_whichever_way_it_is_cut(
+    most: int, shape: tuple[int, int, float], n: int, gone: list[tuple[int, int]]
+) -> None:
     """Few stretches go and are cut out, or too many for that, or too many rows; the reference looks at every row."""
-    rows = random_rows(40, 12, 0.9, seed=n)
+    rows = random_rows(*shape, seed=n)
     stay = np.ones(len(rows), dtype=bool)
     for first, length in gone:
         stay[first : first + length] = False

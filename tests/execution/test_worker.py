@@ -158,3 +158,41 @@ print(torch.get_deterministic_debug_mode(), torch.get_num_threads(), "torch._dyn
         check=True,
     )
     assert ended.stderr.split() == ["2", "1", "False"]
+
+
+def test_new_memory_is_written_before_it_is_read() -> None:
+    """Workers do not let torch fill it. Where it is filled, with what is no number, all results are the same."""
+    source = """
+import sys
+from receraser.execution import toys, worker
+from receraser.execution.task import run_task
+from receraser.fingerprint import of_tensors
+worker.main()
+import torch
+about = torch.utils.deterministic
+print(about.fill_uninitialized_memory, file=sys.stderr)
+solvers = [("wmf", {"solver": "adagrad", "n_epochs": 2}), ("ease", {}), ("gram", {}), ("graphfilter", {})]
+tasks = [toys.toy_sums(*one) or toys.toy_submodel(*one) for one in solvers]
+for model in ("wmf", "bpr", "lightgcn"):
+    tasks.append(toys.toy_submodel(model, {"n_epochs": 2}))
+    for aggregation in ("attention", "static", "spectral"):
+        tasks.append(toys.toy_aggregation(aggregation, {}, model, {}))
+tasks.append(toys.toy_aggregation("attention", {"user_parts": 2}, "bpr", {}))
+tasks += [toys.toy_partition(name, {"n_shards": 2, "dim": 4}) for name in ("inbp", "bekm")]
+for task in tasks:
+    found = set()
+    for filled in (False, True):
+        about.fill_uninitialized_memory = filled
+        found.add(of_tensors(run_task(task).arrays))
+    print(len(found), file=sys.stderr)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", source],
+        env=worker_variables(1, os.environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.split() == ["False", *["1"] * 19]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from receraser import fingerprint
 from receraser.config import EngineConfig, renewed, resolve
@@ -159,6 +160,21 @@ def test_what_it_is_handed(folder: Path) -> None:
     assert len(rows) == len(WORLD.train)
     rows.item_index[:] = 0
     assert WORLD.train == checkerboard().train, "a copy"
+
+
+def test_new_memory_is_filled_for_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker's may hold what an earlier task left there; our own models write theirs before they read it."""
+    switch = torch.utils.deterministic
+    (folder / "mine.py").write_text(
+        "import numpy as np, torch\n"
+        "def f(rows, seed):\n"
+        "    filled = torch.utils.deterministic.fill_uninitialized_memory\n"
+        "    return np.full((len(rows.users), 1), filled, np.float32), np.ones((len(rows.items), 1), np.float32)\n"
+    )
+    for outside in (False, True):
+        monkeypatch.setattr(switch, "fill_uninitialized_memory", outside)
+        assert Custom("mine:f", {}).fit(WORLD.train, seed=1).user_vectors_[0, 0] == 1.0
+        assert switch.fill_uninitialized_memory is outside  # type: ignore[attr-defined]
 
 
 def test_the_seed_is_one_that_any_library_takes(folder: Path) -> None:

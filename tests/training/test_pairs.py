@@ -206,21 +206,43 @@ def test_adagrad_is_not_for_vectors_that_are_propagated() -> None:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of triples and the vectors it is scored by; a few rows have no weight."""
+    """A batch of triples and the vectors it is scored by; a few rows have no weight.
+
+    `drawn`: of what, from which cell on, from which draw on and as what coordinates are kept.
+    """
 
     users: NDArray[np.int64]
     items: NDArray[np.int64]
     candidates: NDArray[np.int64]
     weights: NDArray[np.float32]
-    kept: NDArray[np.float32]
+    drawn: tuple[np.uint64, int, int, np.float32]
     p: NDArray[np.float32]
     q: NDArray[np.float32]
+    by_user: bool = False
+
+    @property
+    def kept(self) -> NDArray[np.float32]:
+        """What the coordinates of every row's user vector are multiplied with."""
+        made = np.empty((len(self.users), self.p.shape[1]), dtype=np.float32)
+        pairs_plain.kept_cells(*self.drawn, made.reshape(-1))
+        return made
+
+    @property
+    def given(self) -> tuple[Any, ...]:
+        """What the kernels take."""
+        rows = self.users, self.items, self.candidates, self.weights
+        return *rows, self.by_user, *self.drawn, self.p, self.q
+
+    def sorted(self) -> Batch:
+        """The same rows, user by user; those without weight are somebody's too."""
+        order = np.argsort(self.users, kind="stable")
+        rows = {name: getattr(self, name)[order] for name in ("users", "items", "candidates", "weights")}
+        return replace(self, **rows, by_user=True)
 
     def gradients(self, module: ModuleType, n_owners: int = 1) -> list[NDArray[np.float32]]:
         """Those of the users and of the items, and by how much the candidates are ahead."""
         out = [np.zeros_like(self.p), np.zeros_like(self.q), np.full(len(self.users), np.nan, dtype=np.float32)]
-        given = self.users, self.items, self.candidates, self.weights, self.kept, self.p, self.q
-        module.dropped_gradients(*given, n_owners, *out)
+        module.dropped_gradients(*self.given, n_owners, *out)
         return out
 
     def by_autograd(self) -> list[NDArray[np.float32]]:
@@ -229,9 +251,13 @@ class Batch:
         u = p[self.users] * torch.from_numpy(self.kept)
         scores = (q[self.candidates] * u[:, None]).sum(dim=2)
         behind = scores.max(dim=1).values - (q[self.items] * u).sum(dim=1)
-        loss = (torch.from_numpy(self.weights) * torch.nn.functional.softplus(behind)).mean()
-        found = [*torch.autograd.grad(loss, (p, q)), behind.detach()]
+        weights = torch.from_numpy(self.weights)
+        loss = (weights * torch.nn.functional.softplus(behind)).mean()
+        found = [*torch.autograd.grad(loss, (p, q)), behind.detach() * (weights > 0)]
         return [one.numpy().astype(np.float32) for one in found]
+
+
+DRAWN = np.uint64(2**63 + 11), 5 * 7 * 11, int(0.3 * 2**32), np.float32(1 / 0.7)
 
 
 def batch_of(dim: int, *, size: int = 150, n_candidates: int = 4, seed: int = 1) -> Batch:
@@ -242,7 +268,7 @@ def batch_of(dim: int, *, size: int = 150, n_candidates: int = 4, seed: int = 1)
         items=rng.integers(0, n_items, size),
         candidates=rng.integers(0, n_items, (size, n_candidates)),
         weights=(rng.random(size) < 0.8).astype(np.float32),
-        kept=((rng.random((size, dim)) < 0.7) / 0.7).astype(np.float32),
+        drawn=DRAWN,
         p=rng.normal(size=(n_users, dim)).astype(np.float32),
         q=rng.normal(size=(n_items, dim)).astype(np.float32),
     )
@@ -256,19 +282,18 @@ SIZES = [1, 63, 64, 65, 200]  # around the edges of what a thread takes at a tim
 def test_gradients_with_dropped_coordinates(module: ModuleType, dim: int, size: int, n_candidates: int) -> None:
     batch = batch_of(dim, size=size, n_candidates=n_candidates)
     assert size == 1 or {0.0, 1.0} == set(batch.weights.tolist())
-    for found, expected in zip(batch.gradients(module), batch.by_autograd(), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-6 * float(np.abs(expected).max()))
+    for given in (batch, batch.sorted(), replace(batch, drawn=(*DRAWN[:2], 0, np.float32(1.0)))):  # none is dropped
+        for found, expected in zip(given.gradients(module), given.by_autograd(), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-6 * float(np.abs(expected).max()))
 
 
 @pytest.mark.parametrize("module", [pairs_cpu, pairs_plain])
 def test_rows_without_weight_teach_nothing(module: ModuleType) -> None:
-    batch = batch_of(16)
+    batch = replace(batch_of(16), drawn=(*DRAWN[:2], 0, np.float32(1.0)))  # cells are counted: with rows that stay too
     none = replace(batch, weights=np.zeros_like(batch.weights))
-    assert not any(one.any() for one in none.gradients(module)[:2])
+    assert not any(one.any() for one in none.gradients(module))
     rows = np.flatnonzero(batch.weights)
-    fewer = replace(
-        batch, **{name: getattr(batch, name)[rows] for name in ("users", "items", "candidates", "weights", "kept")}
-    )
+    fewer = replace(batch, **{name: getattr(batch, name)[rows] for name in ("users", "items", "candidates", "weights")})
     share = np.float32(len(rows) / len(batch.users))
     for whole, part in zip(batch.gradients(module)[:2], fewer.gradients(module)[:2], strict=True):
         np.testing.assert_allclose(whole, part * share, rtol=1e-4, atol=1e-7)
@@ -277,9 +302,8 @@ def test_rows_without_weight_teach_nothing(module: ModuleType) -> None:
 @pytest.mark.parametrize("module", [pairs_cpu, pairs_plain])
 def test_gradients_are_added_to_what_is_there(module: ModuleType) -> None:
     batch = batch_of(16)
-    given = batch.users, batch.items, batch.candidates, batch.weights, batch.kept, batch.p, batch.q
     out = [np.ones_like(batch.p), np.ones_like(batch.q), np.empty(len(batch.users), dtype=np.float32)]
-    module.dropped_gradients(*given, 2, *out)
+    module.dropped_gradients(*batch.given, 2, *out)
     for one, alone in zip(out[:2], batch.gradients(module), strict=False):
         np.testing.assert_allclose(one, 1 + alone, rtol=1e-6)
 
@@ -292,20 +316,21 @@ def test_the_hardest_candidate(module: ModuleType, dim: int) -> None:
     p = rng.integers(1, 4, (30, dim)).astype(np.float32)
     q = rng.integers(-2, 3, (10, dim)).astype(np.float32) / np.float32(16)
     q[4:8] = q[:4]
-    kept = rng.integers(0, 2, (30, dim)).astype(np.float32)
-    kept[:, 0] = 1.0
     candidates = rng.integers(0, 9, (30, 4))
     ties = 0
     for user, some in enumerate(candidates.tolist()):
         row = slice(user, user + 1)
         users, items, weights = np.array([user]), np.array([9]), np.ones(1, dtype=np.float32)
-        batch = Batch(users, items, candidates[row], weights, kept[row], p, q)
+        drawn = np.uint64(user), 0, int(0.4 * 2**32) if dim > 1 else 0, np.float32(1.0)
+        batch = Batch(users, items, candidates[row], weights, drawn, p, q)
+        kept = batch.kept[0]
+        assert kept.any()
         _, of_items, behind = batch.gradients(module)
-        scores = {item: float(q[item] @ (p[user] * kept[user])) for item in some}
+        scores = {item: float(q[item] @ (p[user] * kept)) for item in some}
         best = max(some, key=scores.__getitem__)
         ties += sum(score == scores[best] for score in scores.values()) > 1
         assert np.flatnonzero(of_items.any(axis=1)).tolist() == [best, 9]
-        assert behind[0] == scores[best] - float(q[9] @ (p[user] * kept[user]))
+        assert behind[0] == scores[best] - float(q[9] @ (p[user] * kept))
     assert ties > 3
 
 
@@ -323,18 +348,31 @@ def test_of_candidates_that_score_the_same_the_first_is_taken(module: ModuleType
 
 @pytest.mark.parametrize("n_owners", [2, 4, 8])
 def test_the_bits_do_not_depend_on_how_users_and_items_are_shared_out(n_owners: int) -> None:
-    batch = batch_of(37, size=500)
-    for one, other in zip(batch.gradients(pairs_cpu), batch.gradients(pairs_cpu, n_owners), strict=True):
+    for batch in (batch_of(37, size=500), batch_of(37, size=500).sorted()):
+        for one, other in zip(batch.gradients(pairs_cpu), batch.gradients(pairs_cpu, n_owners), strict=True):
+            assert one.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("n_users", [1, 2, 21, 150])
+def test_the_bits_do_not_depend_on_whether_rows_are_taken_user_by_user(n_users: int) -> None:
+    """Users of more rows than a thread takes at a time, and of one; rows of the first that are left out lie last."""
+    batch = batch_of(16, size=500)
+    batch = replace(batch, users=batch.users % n_users).sorted()
+    users, weights = batch.users.copy(), batch.weights.copy()
+    users[-70:], weights[-70:] = users[0], 0.0
+    batch = replace(batch, users=users, weights=weights)
+    for one, other in zip(batch.gradients(pairs_cpu), replace(batch, by_user=False).gradients(pairs_cpu), strict=True):
         assert one.tobytes() == other.tobytes()
 
 
 @pytest.mark.usefixtures("two_threads")
 def test_the_bits_of_dropped_gradients_do_not_depend_on_the_number_of_threads() -> None:
-    batch = batch_of(16, size=3000)
-    found = [batch.gradients(pairs_cpu, 4) for _ in range(3)]
-    use_threads(1)
-    found.append(batch.gradients(pairs_cpu, 4))
-    assert len({b"".join(one.tobytes() for one in some) for some in found}) == 1
+    for batch in (batch_of(16, size=3000), batch_of(16, size=3000).sorted()):
+        use_threads(2)
+        found = [batch.gradients(pairs_cpu, 4) for _ in range(3)]
+        use_threads(1)
+        found.append(batch.gradients(pairs_cpu, 4))
+        assert len({b"".join(one.tobytes() for one in some) for some in found}) == 1
 
 
 # ---------------------------------------------------------------------- draws

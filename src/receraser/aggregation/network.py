@@ -17,13 +17,12 @@ import torch
 from numpy.typing import NDArray
 
 from receraser.aggregation.learning import LinedUp
-from receraser.training.kernels import attention_cuda, attention_on_cpu, threads
-from receraser.training.pool import spread
+from receraser.training.kernels import attention_cuda, attention_on_cpu
 
 __all__ = ["Dense", "Fused", "Parameters", "Present", "Side", "side_of"]
 
 Parameters = Mapping[str, torch.Tensor]
-Shard = tuple[torch.Tensor, ...]  # its rows of the tables
+Float32 = NDArray[np.float32]
 
 
 class Side(Protocol):
@@ -73,8 +72,8 @@ class Present:
 
     def __init__(self, lined_up: LinedUp, name: str, width: int) -> None:
         there = ~lined_up.absent
-        vectors = lined_up.vectors[there]  # (n_there, dim)
-        self._rows = torch.cat([vectors, torch.ones(len(vectors), 1)], dim=1)
+        vectors = lined_up.vectors[there].numpy()  # (n_there, dim)
+        self._rows = np.concatenate([vectors, np.ones((len(vectors), 1), dtype=np.float32)], axis=1)
         self._at = np.full(tuple(there.shape), -1, dtype=np.int64)  # (n_shards, n): where in it; -1: nowhere
         self._at[there.numpy()] = np.arange(len(vectors))
         self._keys = _keys(name)
@@ -89,11 +88,12 @@ class Present:
 
     def _table_of(self, some: torch.Tensor) -> _Table:
         at = self._at[:, some.numpy()]
-        return _Table(self._rows.index_select(0, torch.from_numpy(at[at >= 0])), at >= 0, self._width)
+        there = at >= 0
+        return _Table(self._rows.take(at[there], axis=0), there, self._width)
 
 
 class _Table:
-    """A table X of vectors that shards hold; two products with it one way, one the other.
+    """A table X of vectors that shards hold; a product with it one way, one the other.
 
     X has a column of ones, so that a matrix W and a bias are one matrix W' of one more row. Then, in a shard,
 
@@ -101,51 +101,45 @@ class _Table:
         of W' = X^T A + X^T B l H^T  of H = W'^T X^T B l   of b = (the last row of X^T B) l
 
     where l makes a number of the hidden layer; A = w g is the gradient g of the sums, each times its weight; and B is
-    the gradient of that number where the hidden layer is above zero, 0 elsewhere. Shards are computed side by side,
-    each by one thread: how many there are changes nothing.
+    the gradient of that number where the hidden layer is above zero, 0 elsewhere. What is beside each other is one
+    product, of a block of people at a time (`kernels.attention_cpu`).
     """
 
-    def __init__(self, table: torch.Tensor, there: NDArray[np.bool_], width: int) -> None:
-        n, dim = len(table), table.shape[1] - 1
-        self._places = np.argsort(np.nonzero(there)[1], kind="stable")  # in the table, person by person
-        self._indptr = np.concatenate([[0], np.cumsum(there.sum(axis=0))]).astype(np.int64)
-        self._moved, self._hidden = torch.empty((n, dim)), torch.empty((n, width))
-        self._of_both = torch.empty((n, dim + width))  # A and B, beside each other
-        self._weights = torch.empty(n)
-        tables = (table, self._moved, self._hidden, self._of_both)
-        sizes = there.sum(axis=1).tolist()
-        self._shards = list(zip(*(torch.split(one, sizes) for one in tables), strict=True))
+    def __init__(self, table: Float32, there: NDArray[np.bool_], width: int) -> None:
         kernels = attention_on_cpu()
         assert kernels is not None, "without them there is no table"
         self._kernels = kernels
+        n_people, self._dim = there.shape[1], table.shape[1] - 1
+        self._rows = table
+        places = np.argsort(np.nonzero(there)[1], kind="stable")  # in the table, person by person
+        indptr = np.concatenate([[0], np.cumsum(there.sum(axis=0))]).astype(np.int64)
+        bounds = np.minimum(np.arange(-(-n_people // kernels.BLOCK) + 1) * kernels.BLOCK, n_people)  # of the blocks
+        counted = np.zeros((len(there), n_people + 1), dtype=np.int64)
+        np.cumsum(there, axis=1, out=counted[:, 1:])
+        before = np.cumsum([0, *counted[:-1, -1]])  # rows of the shards before
+        self._layout = before[:, None] + counted[:, bounds], indptr, places
+        # Not torch's: where torch is deterministic it fills what it gives out first.
+        self._both = np.empty((len(table), self._dim + width), dtype=np.float32)  # moved, hidden
+        self._weights = np.empty(len(table), dtype=np.float32)
         self.turn = 0  # how often it was called: the way back must be that of the last call
 
     def forward(self, learned: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the aggregated vectors; what the way back needs stays in the buffers."""
-        moves, hides = _matrices(learned)
-        to_logit = learned[-1].detach()
-
-        def move(number: int) -> None:
-            table, moved, hidden, _ = self._shards[number]
-            torch.mm(table, moves[number], out=moved)
-            torch.mm(table, hides[number], out=hidden)
-
-        spread(move, range(len(self._shards)), threads())
-        out = torch.empty((len(self._indptr) - 1, self._moved.shape[1]))
-        tables = (self._moved, self._hidden, to_logit[None], self._weights, out)
-        self._kernels.weighted(self._indptr, self._places, *(one.numpy() for one in tables))
-        return out
+        to_both = np.concatenate([one.numpy() for one in _matrices(learned)], axis=2)
+        to_logit = np.zeros((1, self._both.shape[1]), dtype=np.float32)
+        to_logit[0, self._dim :] = learned[-1].detach().numpy()
+        out = np.empty((len(self._layout[1]) - 1, self._dim), dtype=np.float32)
+        self._kernels.forward(self._rows, *self._layout, to_both, to_logit, self._both, self._weights, out)
+        return torch.from_numpy(out)
 
     def backward(self, learned: Sequence[torch.Tensor], of_out: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return the gradients of what was learned; forward has run just before."""
-        given = (self._moved, self._hidden, self._weights, of_out.contiguous(), self._of_both)
-        self._kernels.weights_back(self._indptr, self._places, *(one.numpy() for one in given))
-
-        def back(shard: Shard) -> torch.Tensor:
-            table, _, _, of_both = shard
-            return table.T @ of_both
-
-        return _gradients(learned, torch.stack(spread(back, self._shards, threads())))
+        n_shards, n_blocks = self._layout[0].shape[0], self._layout[0].shape[1] - 1
+        stretches = min(self._kernels.STRETCHES, n_blocks)
+        found = np.zeros((stretches, n_shards, self._dim + 1, self._both.shape[1]), dtype=np.float32)
+        given = of_out.contiguous().numpy()
+        self._kernels.backward(self._rows, *self._layout, self._both, self._weights, given, found)
+        return _gradients(learned, torch.from_numpy(found.sum(axis=0)))
 
 
 class _Aggregated(torch.autograd.Function):

@@ -18,7 +18,7 @@ def reproduce(
         str,
         typer.Argument(
             metavar="NAME",
-            help="table2 to table4, figure2 to figure4; beyond the paper: first, batch, levels, gradual, storage, pareto.",
+            help="table2 to table4, figure2 to figure4; past it: first, batch, levels, gradual, storage, pareto.",
             show_default=False,
         ),
     ],

@@ -238,7 +238,11 @@ class Interactions:
             used = left > 0
             if not used.all():
                 number = np.cumsum(used, dtype=np.int32) - np.int32(1)
-                ids, kept = ids.some(np.flatnonzero(used)), number[kept]
+                ids = ids.some(np.flatnonzero(used))
+                if pieces is not None and index is self.user_index:
+                    _renumber(kept, pieces, number)
+                else:
+                    kept = number[kept]
             columns.append((ids, kept, left[used].astype(np.int64)))
         (users, user_index, of_users), (items, item_index, of_items) = columns
         times = None if self.timestamps is None else self.timestamps[rows]
@@ -359,6 +363,20 @@ def kept_of(column: Index, rows: NDArray[np.bool_]) -> Index:
 
 def _cut(column: Index, rows: NDArray[np.bool_], pieces: list[slice] | None) -> Index:
     return column[rows] if pieces is None else np.concatenate([column[:0], *(column[one] for one in pieces)])
+
+
+def _renumber(kept: Index, pieces: list[slice], number: Index) -> None:
+    """Give the users of some pieces of a table, one behind the other, new numbers.
+
+    Whoever has vanished had their rows between two pieces: within one all numbers fall by as much.
+    """
+    at = 0
+    for one in pieces:
+        own = kept[at : at + one.stop - one.start]
+        fallen = own[0] - number[own[0]]
+        if fallen:
+            own -= fallen
+        at += len(own)
 
 
 def _stacked(

@@ -88,11 +88,13 @@ def recorded(device: str) -> Mapping[str, str]:
 def _probe(device: str) -> str:
     """Return the SHA-256 of small computations of the kinds that models are made of."""
     import torch
+    from scipy.linalg.blas import sgemm  # the library that numba takes its products from
 
     from receraser.fingerprint import of_tensors
     from receraser.seeds import id_counters, normal
 
-    x = torch.from_numpy(normal(1, id_counters(str(i) for i in range(257)), 67)).to(device)
+    numbers = normal(1, id_counters(str(i) for i in range(257)), 67)
+    x = torch.from_numpy(numbers).to(device)
     results = {
         "product": x.T @ x,
         "softplus": torch.nn.functional.softplus(x),
@@ -100,7 +102,8 @@ def _probe(device: str) -> str:
         "root": (x.square() + 1.0).sqrt(),
         "sum": x.sum(dim=0),
     }
-    return of_tensors({name: result.cpu().numpy() for name, result in results.items()})
+    products = {"product by numpy": numbers.T @ numbers, "product by scipy": sgemm(1.0, numbers.T, numbers)}
+    return of_tensors({name: result.cpu().numpy() for name, result in results.items()} | products)
 
 
 def _vendor() -> str:

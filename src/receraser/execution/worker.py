@@ -72,6 +72,9 @@ def main() -> None:
     torch.set_num_threads(1)
     # As `use_deterministic_algorithms`, which imports torch's compiler to set that up too: a variable of its own does.
     torch.set_deterministic_debug_mode("error")
+    # That fills all new memory first, with what is no number. Ours is written before it is read; what somebody else's
+    # model makes of it is not known (`Custom`).
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     serve(sys.stdin.buffer, replies)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Self
 
 import numpy as np
@@ -17,6 +18,18 @@ from receraser.models.foreign import Rows, call, checked_values, vectors_of
 from receraser.seeds import derive
 
 __all__ = ["Custom"]
+
+
+@contextmanager
+def _filled() -> Iterator[None]:
+    """Let torch, where it is deterministic, fill new memory with what is no number meanwhile."""
+    switch = torch.utils.deterministic
+    before = switch.fill_uninitialized_memory  # type: ignore[attr-defined]
+    switch.fill_uninitialized_memory = True  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        switch.fill_uninitialized_memory = before  # type: ignore[attr-defined]
 
 
 class Custom(FactorModel):
@@ -83,7 +96,8 @@ class Custom(FactorModel):
             self.dim = 1
             return torch.zeros((0, 1)), torch.zeros((0, 1)), {"dim": 1}
         seed = derive(lesson.seed, "custom") >> 33  # below 2**31: any library takes it
-        result = call(self.name, self.hyperparameters(), rows, seed, folder=self._folder)
+        with _filled():  # new memory may hold what an earlier task has left there
+            result = call(self.name, self.hyperparameters(), rows, seed, folder=self._folder)
         users, items = vectors_of(self.name, result, rows)
         self.dim = users.shape[1]
         return torch.from_numpy(users), torch.from_numpy(items), {"dim": self.dim}

@@ -23,6 +23,7 @@ from receraser.training.sparse import gather, times_dense
 
 __all__ = ["NonSampling", "Pairwise", "Vectors"]
 
+Drawn = tuple[np.uint64, int, int, np.float32]  # key, first counter, the lowest draw that is kept, and as what
 Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]  # user, item, negatives, weight
 
 
@@ -97,10 +98,12 @@ class Pairwise:
             batch = places, *batch[1:]
         else:
             p, q = self._vectors()
-        kept = _kept(self._key, number, (len(batch[0]), p.shape[1]), self._dropout) if self._dropout else None
+        shape = len(batch[0]), p.shape[1]
         if p.is_cuda or self._weight_decay:
+            kept = _kept(self._key, number, shape, self._dropout) if self._dropout else None
             return self._recorded(p, q, batch, kept)
-        loss: torch.Tensor = _WrittenOut.apply(p, q, batch, kept)  # type: ignore[no-untyped-call]
+        drawn = _draws(int(self._key), int(number), shape, self._dropout)
+        loss: torch.Tensor = _WrittenOut.apply(p, q, batch, self._few is not None, drawn)  # type: ignore[no-untyped-call]
         return loss
 
     def _recorded(self, p: torch.Tensor, q: torch.Tensor, batch: Batch, kept: torch.Tensor | None) -> torch.Tensor:
@@ -123,21 +126,21 @@ class _WrittenOut(torch.autograd.Function):
     """The pairwise loss on the CPU, in one pass over the batch that computes the gradient too."""
 
     @staticmethod
-    def forward(ctx: Any, p: torch.Tensor, q: torch.Tensor, batch: Batch, kept: torch.Tensor | None) -> torch.Tensor:
+    def forward(ctx: Any, p: torch.Tensor, q: torch.Tensor, batch: Batch, by_user: bool, drawn: Drawn) -> torch.Tensor:
         p, q = p.contiguous(), q.contiguous()
-        user, item, negatives, weight = batch
-        kept = torch.ones((len(user), p.shape[1])) if kept is None else kept
-        of_users, of_items, behind = torch.zeros_like(p), torch.zeros_like(q), torch.empty(len(user))
-        given = (one.numpy() for one in (user, item, negatives, weight, kept, p, q))
-        made = (one.numpy() for one in (of_users, of_items, behind))
-        pairs_on_cpu().dropped_gradients(*given, 1 << (threads() - 1).bit_length(), *made)
+        weight = batch[3]
+        of_users, of_items, behind = torch.zeros_like(p), torch.zeros_like(q), torch.empty(len(weight))
+        rows = (one.numpy() for one in batch)
+        tables, made = ((one.numpy() for one in some) for some in ((p, q), (of_users, of_items, behind)))
+        owners = 1 << (threads() - 1).bit_length()
+        pairs_on_cpu().dropped_gradients(*rows, by_user, *drawn, *tables, owners, *made)
         ctx.save_for_backward(of_users, of_items)
         return bpr(torch.zeros_like(behind), behind, weight)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         of_users, of_items = ctx.saved_tensors
-        return gradient * of_users, gradient * of_items, None, None
+        return gradient * of_users, gradient * of_items, None, None, None
 
 
 def _hardest(users: torch.Tensor, items: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
@@ -153,14 +156,19 @@ def _kept(key: int | torch.Tensor, number: int | torch.Tensor, shape: tuple[int,
 
     Cells are drawn by counting them: table number 1 goes on where table number 0 ended.
     """
-    lowest, value, size = int(dropout * 2**32), 1.0 / (1.0 - dropout), shape[0] * shape[1]
     if isinstance(key, torch.Tensor) and key.is_cuda:
+        lowest, value, size = int(dropout * 2**32), 1.0 / (1.0 - dropout), shape[0] * shape[1]
         high = (draw_torch(key, torch.arange(size, device=key.device) + number * size) >> 32) & 0xFFFFFFFF
         return ((high >= lowest).to(torch.float32) * value).reshape(shape)
     made = torch.empty(shape, dtype=torch.float32)
-    first, cells = int(number) * size, made.numpy().reshape(-1)
-    pairs_on_cpu().kept_cells(np.uint64(int(key) % 2**64), first, lowest, np.float32(value), cells)
+    pairs_on_cpu().kept_cells(*_draws(int(key), int(number), shape, dropout), made.numpy().reshape(-1))
     return made
+
+
+def _draws(key: int, number: int, shape: tuple[int, int], dropout: float) -> Drawn:
+    """Return what the kernels for the CPU draw such a table from."""
+    first = number * shape[0] * shape[1]
+    return np.uint64(key % 2**64), first, int(dropout * 2**32), np.float32(1.0 / (1.0 - dropout))
 
 
 class NonSampling:

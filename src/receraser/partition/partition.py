@@ -118,7 +118,7 @@ class Partition:
                 continue
             if shards.dtype != np.int32:
                 raise ValueError(f"the shards are {shards.dtype}, not int32")
-            if len(shards) and (shards.min() < 0 or shards.max() >= self.n_shards):
+            if len(shards) and shards.view(np.uint32).max() >= self.n_shards:  # negative ones too, in one look
                 raise ValueError(f"a row is assigned to a shard outside 0 to {self.n_shards - 1}")
             shards.flags.writeable = False
         if self.landmarks is not None:

@@ -43,7 +43,7 @@ class Done:
 
 
 def timed(cell: Cell) -> bool:
-    """Say whether a page shows the seconds of a cell: of requests, of full retrains, which they are held to, of firsts."""
+    """Say whether a page shows the seconds of a cell: of requests, full retrains that they are held to, first fits."""
     kinds = ("forgets", "batch", "gradual", "first")
     return cell.kind in kinds or (cell.config is not None and cell.config.shards == 1)
 

@@ -107,7 +107,7 @@ class Workshop:
         return runs
 
     def first(self, cell: Cell) -> Result:
-        """Fit from nothing, whatever was fitted before; nothing is ranked: it is the stages' seconds that are asked for.
+        """Fit from nothing, whatever was fitted before; nothing is ranked: it is the stages' seconds that count.
 
         Up to three fits, as many as begin within 5 s; the median counts.
         """

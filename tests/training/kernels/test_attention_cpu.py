@@ -3,9 +3,11 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from receraser.training import kernels
 from receraser.training.kernels import attention_cpu
@@ -35,32 +37,125 @@ def test_e_to_the_x_ends_somewhere() -> None:
     assert math.isnan(attention_cpu._exp(math.nan)), "no number stays none"
 
 
+@dataclass(frozen=True)
+class World:
+    """People, each held by one shard at least, and a network: what the kernels are given."""
+
+    there: NDArray[np.bool_]  # (n_shards, n_people)
+    table: NDArray[np.float32]
+    edges: NDArray[np.int64]
+    indptr: NDArray[np.int64]
+    places: NDArray[np.int64]
+    to_both: NDArray[np.float32]
+    to_logit: NDArray[np.float32]
+    dim: int
+
+    def forward(self) -> list[NDArray[np.float32]]:
+        """Moved vectors beside their hidden layers, weights, sums."""
+        width = self.to_both.shape[2]
+        shapes: list[tuple[int, ...]] = [
+            *((len(self.table), width), (len(self.table),)),
+            (len(self.indptr) - 1, self.dim),
+        ]
+        made = [np.full(shape, np.nan, dtype=np.float32) for shape in shapes]
+        layout = self.edges, self.indptr, self.places
+        attention_cpu.forward(self.table, *layout, self.to_both, self.to_logit, *made)
+        return made
+
+    def backward(self, of_out: NDArray[np.float32], n_stretches: int) -> NDArray[np.float32]:
+        """What is wanted, for each shard."""
+        both, weights, _ = self.forward()
+        found = np.zeros((n_stretches, *self.to_both.shape), dtype=np.float32)
+        attention_cpu.backward(self.table, self.edges, self.indptr, self.places, both, weights, of_out, found)
+        return np.asarray(found.sum(axis=0))
+
+    def shard_of(self, place: int) -> int:
+        """Where a row of the table is from."""
+        return int(np.searchsorted(self.edges[:, -1], place, side="right"))
+
+
+def world(n_people: int, dim: int, width: int, n_shards: int = 4) -> World:
+    """People in any shards; nobody in the last but one."""
+    rng = np.random.default_rng([n_people, dim])
+    there = rng.random((n_shards, n_people)) < 0.5
+    there[n_shards - 2] = False
+    there[0] |= ~there.any(axis=0)
+    shards, people = np.nonzero(there)
+    n_blocks = -(-n_people // attention_cpu.BLOCK)
+    edges = [
+        [np.searchsorted(shards * n_people + people, k * n_people + min(n_people, b * attention_cpu.BLOCK))]
+        for k in range(n_shards)
+        for b in range(n_blocks + 1)
+    ]
+    table = np.column_stack([rng.normal(size=(len(people), dim)), np.ones(len(people))]).astype(np.float32)
+    to_logit = np.concatenate([np.zeros(dim), rng.normal(size=width)])[None].astype(np.float32)
+    return World(
+        there,
+        table,
+        np.array(edges).reshape(n_shards, n_blocks + 1),
+        np.concatenate([[0], np.cumsum(there.sum(axis=0))]),
+        np.argsort(people, kind="stable"),
+        rng.normal(size=(n_shards, dim + 1, dim + width)).astype(np.float32),
+        to_logit,
+        dim,
+    )
+
+
+SIZES = [(1, 1, 1), (5, 16, 32), (attention_cpu.BLOCK, 7, 5), (3 * attention_cpu.BLOCK + 1, 33, 17)]
+
+
+@pytest.mark.parametrize(("n_people", "dim", "width"), SIZES)
+def test_weighted_sums(n_people: int, dim: int, width: int) -> None:
+    """Done by hand, person by person."""
+    given = world(n_people, dim, width)
+    both, weights, out = given.forward()
+    for person in range(n_people):
+        own = given.places[given.indptr[person] : given.indptr[person + 1]]
+        expected = [given.table[place].astype(np.float64) @ given.to_both[given.shard_of(place)] for place in own]
+        moved, hidden = np.stack(expected)[:, :dim], np.maximum(np.stack(expected)[:, dim:], 0.0)
+        np.testing.assert_allclose(both[own], np.hstack([moved, hidden]), rtol=1e-3, atol=1e-4)
+        logits = hidden @ given.to_logit[0, dim:]
+        loud = np.exp(logits - logits.max())
+        np.testing.assert_allclose(weights[own], loud / loud.sum(), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(out[person], (loud / loud.sum()) @ moved, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("n_stretches", [1, 3])
+@pytest.mark.parametrize(("n_people", "dim", "width"), SIZES)
+def test_the_way_back(n_people: int, dim: int, width: int, n_stretches: int) -> None:
+    """From what the way there wrote, by the formulas, in double precision; a shard that holds nobody has zeros."""
+    given = world(n_people, dim, width)
+    both, weights, _ = (one.astype(np.float64) for one in given.forward())
+    of_out = np.random.default_rng(1).normal(size=(n_people, dim)).astype(np.float32)
+    person = np.repeat(np.arange(n_people), np.diff(given.indptr))[np.argsort(given.places)]
+    said = (of_out[person] * both[:, :dim]).sum(axis=1)
+    mean = np.bincount(person, weights * said, minlength=n_people)
+    slope = (weights * (said - mean[person]))[:, None] * (both[:, dim:] > 0)
+    columns = np.hstack([weights[:, None] * of_out[person], slope])
+    first = np.concatenate([[0], given.edges[:, -1]])
+    expected = np.stack([given.table[a:b].T @ columns[a:b] for a, b in itertools.pairwise(first)])
+    found = given.backward(of_out, n_stretches)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4 * float(np.abs(expected).max()))
+    assert not found[-2].any()
+
+
+def test_the_bits_do_not_depend_on_the_number_of_threads() -> None:
+    before = kernels.threads()
+    given = world(5 * attention_cpu.BLOCK + 3, 16, 8)
+    of_out = np.ones((len(given.indptr) - 1, 16), dtype=np.float32)
+    found = set()
+    for n in (1, 2, 2):
+        kernels.use_threads(n)
+        found.add(b"".join(one.tobytes() for one in (*given.forward(), given.backward(of_out, 3))))
+    kernels.use_threads(before)
+    assert len(found) == 1
+
+
 @pytest.mark.parametrize("no_number", [math.nan, math.inf])
-def test_weights_that_are_no_numbers_show(no_number: float) -> None:
+def test_vectors_that_are_no_numbers_show(no_number: float) -> None:
     """A network that has diverged is noticed by what it makes; the neighbours of who is hit are not."""
-    indptr, places = np.array([0, 2, 4]), np.array([0, 2, 1, 3])
-    vectors, hidden = np.ones((4, 5), dtype=np.float32), np.ones((4, 3), dtype=np.float32)
-    hidden[2, 1] = no_number
-    weights, out = np.empty(4, dtype=np.float32), np.empty((2, 5), dtype=np.float32)
-    attention_cpu.weighted(indptr, places, vectors, hidden, np.ones((1, 3), dtype=np.float32), weights, out)
-    assert np.isnan(out[0]).all()
-    assert (out[1] == 1).all()
-
-
-@pytest.mark.parametrize(("dim", "width"), [(1, 1), (16, 32), (7, 5), (33, 17)])
-def test_weighted_sums(dim: int, width: int) -> None:
-    """Done by hand, group by group; the hidden layer is cut off at zero in place."""
-    rng = np.random.default_rng(dim)
-    indptr = np.array([0, 1, 4, 6, 11])
-    places = rng.permutation(11)
-    vectors, hidden = (rng.normal(size=(11, n)).astype(np.float32) for n in (dim, width))
-    to_logit = rng.normal(size=(1, width)).astype(np.float32)
-    before = hidden.copy()
-    weights, out = np.full(11, np.nan, dtype=np.float32), np.full((4, dim), np.nan, dtype=np.float32)
-    attention_cpu.weighted(indptr, places, vectors, hidden, to_logit, weights, out)
-    assert np.array_equal(hidden, np.maximum(before, 0))
-    for group in range(4):
-        own = places[indptr[group] : indptr[group + 1]]
-        loud = np.exp(hidden[own].astype(np.float64) @ to_logit[0])
-        np.testing.assert_allclose(weights[own], loud / loud.sum(), rtol=1e-5)
-        np.testing.assert_allclose(out[group], (loud / loud.sum()) @ vectors[own], rtol=1e-5, atol=1e-6)
+    given = world(5, 16, 8)
+    given.table[given.places[given.indptr[2]], 3] = no_number
+    *_, out = given.forward()
+    assert np.isnan(out[2]).any()
+    assert np.isfinite(out[[0, 1, 3, 4]]).all()

@@ -1,6 +1,8 @@
-"""numba kernels of the attention: a softmax over the shards that hold somebody, the weighted sums, and the way back.
+"""numba kernels of the attention: people's vectors moved, weighed by a softmax and added up; and the way back.
 
-Sums run in a fixed order (`kernels.vectors`).
+People are taken in blocks, each by one thread from the first product to the last sum: what is in between is some
+hundred kilobytes, which a core's own cache holds. Sums run in a fixed order (`kernels.vectors`), over blocks and
+stretches of blocks that depend on nothing but how many people there are; products are those of one BLAS thread.
 """
 
 from __future__ import annotations
@@ -9,16 +11,19 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from receraser.training.kernels.vectors import add_row, compiled, dot_rows, parallel
+from receraser.training.kernels.vectors import compiled, dot_rows, parallel
 
-__all__ = ["weighted", "weights_back"]
+__all__ = ["BLOCK", "STRETCHES", "backward", "forward"]
 
 VECTORS = (
     "6bef974891641153"  # of vectors.py: machine code is kept by the date of this file, so a change there must change it
 )
 
 Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
 
+BLOCK = 192  # people: with ten shards 1,920 vectors at most, and beside each its hidden layer, 0.7 MB
+STRETCHES = 8  # of blocks, at most, on the way back: each adds up its own
 _LOG2_E = 1.4426950408889634
 _LN_2 = 0.6931471805599453
 _POWERS = 0.5 ** np.arange(128)
@@ -37,78 +42,118 @@ def _exp(x: float) -> float:
 
 
 @parallel
-def weighted(
-    indptr: NDArray[np.int64],
-    places: NDArray[np.int64],
-    vectors: Float32,
-    hidden: Float32,
+def forward(
+    table: Float32,
+    edges: Int64,
+    indptr: Int64,
+    places: Int64,
+    to_both: Float32,
     to_logit: Float32,
+    both: Float32,
     weights: Float32,
     out: Float32,
 ) -> None:
-    """Weigh the vectors of each group by a softmax over what a network says of them; write their sums into `out`.
-
-    Group g has the vectors number places[indptr[g]:indptr[g + 1]], at least one.
+    """Move everybody's vectors, weigh them by a softmax over what a network says of them, and write their sums.
 
     Parameters
     ----------
-    hidden, to_logit
-        (n, width), (1, width): the hidden layer, which is cut off at zero in place, and what makes one number of it.
-    weights
-        (n,): written.
+    table
+        (n, dim + 1): the vectors, shard after shard, in each person after person, and a 1 behind each.
+    edges
+        (n_shards, n_blocks + 1): where in the table the people of a block begin.
+    indptr, places
+        Person g has the vectors number places[indptr[g]:indptr[g + 1]], at least one.
+    to_both
+        (n_shards, dim + 1, dim + width): what makes a moved vector and its hidden layer, before it is cut off at zero.
+    to_logit
+        (1, dim + width): zeros, and what makes one number of the hidden layer.
+    both, weights, out
+        (n, dim + width), (n,), (n_people, dim): written; the way back wants them.
     """
-    for group in numba.prange(indptr.shape[0] - 1):
-        first, last = indptr[group], indptr[group + 1]
-        most = np.float32(-np.inf)
-        for at in range(first, last):
-            place = places[at]
-            for c in range(hidden.shape[1]):
-                hidden[place, c] = max(hidden[place, c], np.float32(0.0))
-            weights[place] = dot_rows(hidden, place, to_logit, 0)
-            most = max(most, weights[place])
-        total = 0.0
-        for at in range(first, last):
-            loud = _exp(float(weights[places[at]]) - float(most))
-            weights[places[at]] = loud
-            total += loud
-        for c in range(out.shape[1]):
-            out[group, c] = np.float32(0.0)
-        for at in range(first, last):
-            weights[places[at]] = np.float32(weights[places[at]] / total)
-            add_row(weights[places[at]], vectors, places[at], out, group)
+    n_people, dim = out.shape
+    for block in numba.prange(edges.shape[1] - 1):
+        for shard in range(edges.shape[0]):
+            first, last = edges[shard, block], edges[shard, block + 1]
+            if first < last:
+                np.dot(table[first:last], to_both[shard], both[first:last])
+        for person in range(block * BLOCK, min(n_people, (block + 1) * BLOCK)):
+            first, last = indptr[person], indptr[person + 1]
+            most = np.float32(-np.inf)
+            for at in range(first, last):
+                place = places[at]
+                for c in range(dim, both.shape[1]):
+                    both[place, c] = max(both[place, c], np.float32(0.0))
+                weights[place] = dot_rows(both, place, to_logit, 0)
+                most = max(most, weights[place])
+            total = 0.0
+            for at in range(first, last):
+                loud = _exp(float(weights[places[at]]) - float(most))
+                weights[places[at]] = loud
+                total += loud
+            for c in range(dim):
+                out[person, c] = np.float32(0.0)
+            for at in range(first, last):
+                place = places[at]
+                weights[place] = np.float32(weights[place] / total)
+                for c in range(dim):
+                    out[person, c] += weights[place] * both[place, c]
 
 
 @parallel
-def weights_back(
-    indptr: NDArray[np.int64],
-    places: NDArray[np.int64],
-    vectors: Float32,
-    hidden: Float32,
+def backward(
+    table: Float32,
+    edges: Int64,
+    indptr: Int64,
+    places: Int64,
+    both: Float32,
     weights: Float32,
     of_out: Float32,
-    of_both: Float32,
+    found: Float32,
 ) -> None:
-    """Write the gradients of what `weighted` was given, from that of its sums: its backward pass.
+    """Add up table^T [A | B] of every shard, the backward pass of `forward`: what it wrote is handed on.
+
+    Of a vector A is its weight times the gradient of the person's sum; B is the gradient of its logit in the columns
+    where its hidden layer is above zero, 0 elsewhere. They are never written down as a whole.
 
     Parameters
     ----------
-    of_both
-        (n, dim + width): what the sums say of the vectors; then the gradient of a vector's logit in the columns where
-        its hidden layer is above zero, 0 elsewhere. Beside each other, for the product that comes next.
+    of_out
+        The gradient of `out`.
+    found
+        (n_stretches, n_shards, dim + 1, dim + width), zeros: every stretch of blocks adds to its own. Their sum is what
+        is wanted.
     """
-    dim = of_out.shape[1]
-    for group in numba.prange(indptr.shape[0] - 1):
-        first, last = indptr[group], indptr[group + 1]
-        mean = np.float32(0.0)
-        for at in range(first, last):
-            place = places[at]
-            said = dot_rows(of_out, group, vectors, place)
-            of_both[place, dim] = said
-            mean += weights[place] * said
-            for c in range(dim):
-                of_both[place, c] = weights[place] * of_out[group, c]
-        for at in range(first, last):
-            place = places[at]
-            slope = weights[place] * (of_both[place, dim] - mean)
-            for c in range(hidden.shape[1]):
-                of_both[place, dim + c] = slope if hidden[place, c] > 0 else np.float32(0.0)
+    n_people, dim = of_out.shape
+    n_shards, n_blocks, width = edges.shape[0], edges.shape[1] - 1, both.shape[1]
+    for stretch in numba.prange(found.shape[0]):
+        space = np.empty((n_shards * BLOCK, width), dtype=np.float32)  # A and B of a block, BLOCK rows for a shard
+        product = np.empty((table.shape[1], width), dtype=np.float32)
+        for block in range(n_blocks * stretch // found.shape[0], n_blocks * (stretch + 1) // found.shape[0]):
+            for person in range(block * BLOCK, min(n_people, (block + 1) * BLOCK)):
+                first, last = indptr[person], indptr[person + 1]
+                mean, shard = np.float32(0.0), 0
+                for at in range(first, last):
+                    place = places[at]
+                    while place >= edges[shard, n_blocks]:
+                        shard += 1
+                    row = shard * BLOCK + place - edges[shard, block]
+                    said = dot_rows(of_out, person, both, place)  # as wide as the first of them
+                    space[row, dim] = said
+                    mean += weights[place] * said
+                    for c in range(dim):
+                        space[row, c] = weights[place] * of_out[person, c]
+                shard = 0
+                for at in range(first, last):
+                    place = places[at]
+                    while place >= edges[shard, n_blocks]:
+                        shard += 1
+                    row = shard * BLOCK + place - edges[shard, block]
+                    slope = weights[place] * (space[row, dim] - mean)
+                    for c in range(dim, width):
+                        space[row, c] = slope if both[place, c] > 0 else np.float32(0.0)
+            for shard in range(n_shards):
+                first, last = edges[shard, block], edges[shard, block + 1]
+                if first < last:
+                    start = shard * BLOCK
+                    np.dot(table[first:last].T, space[start : start + last - first], product)
+                    found[stretch, shard] += product

@@ -156,17 +156,6 @@ def triples(
             out_negatives[place, column] = drawn
 
 
-@parallel
-def kept_cells(key: np.uint64, first: int, lowest: int, value: np.float32, out: Float32) -> None:
-    """Write `value` into cells whose draw (`seeds.draw`, upper 32 bits) is at least `lowest`, and 0 into the others.
-
-    The counter of cell c is first + c.
-    """
-    for cell in numba.prange(out.shape[0]):
-        drawn = _draw(key, np.uint64(first + cell)) >> _S32
-        out[cell] = value if drawn >= np.uint64(lowest) else np.float32(0.0)
-
-
 @compiled
 def _sigmoid(x: np.float32) -> np.float32:
     """Return 1 / (1 + exp(-x)), by arithmetic alone: libraries differ in the last bit of exp."""
@@ -259,13 +248,30 @@ def gradients(  # noqa: C901 - one pass over the batch for the users, one for th
                 item_counts[other] += 1
 
 
+@compiled
+def _kept(key: np.uint64, cell: int, lowest: int, value: np.float32) -> np.float32:
+    """Return what a cell is multiplied with: `value` if its draw (upper 32 bits) is at least `lowest`, else 0."""
+    return value if _draw(key, np.uint64(cell)) >> _S32 >= np.uint64(lowest) else np.float32(0.0)
+
+
+@parallel
+def kept_cells(key: np.uint64, first: int, lowest: int, value: np.float32, out: Float32) -> None:
+    """Write what cells are multiplied with (`_kept`). The counter of cell c is first + c."""
+    for cell in numba.prange(out.shape[0]):
+        out[cell] = _kept(key, first + cell, lowest, value)
+
+
 @parallel
 def dropped_gradients(  # noqa: C901 - one pass over the batch for the scores, one for the sums
     users: Int64,
     items: Int64,
     candidates: Int64,
     weights: Float32,
-    kept: Float32,
+    by_user: bool,
+    key: np.uint64,
+    first: int,
+    lowest: int,
+    value: np.float32,
     p: Float32,
     q: Float32,
     n_owners: int,
@@ -278,10 +284,12 @@ def dropped_gradients(  # noqa: C901 - one pass over the batch for the scores, o
     Parameters
     ----------
     users, items, candidates, weights
-        (b,), (b,), (b, n), (b,): the batch, in any order; weight 0 leaves a row out. Of its candidates a row is held
-        against the one that scores highest, the first one of equals.
-    kept
-        (b, dim): what the coordinates of the row's user vector are multiplied with.
+        (b,), (b,), (b, n), (b,): the batch; weight 0 leaves a row out. Of its candidates a row is held against the one
+        that scores highest, the first one of equals.
+    by_user
+        Whether all rows of a user that are not left out lie together. If not, they lie in any order.
+    key, first, lowest, value
+        What the coordinates of the rows' user vectors are multiplied with, as `kept_cells` draws it, row after row.
     p, q
         The vectors that are scored.
     n_owners
@@ -289,30 +297,47 @@ def dropped_gradients(  # noqa: C901 - one pass over the batch for the scores, o
     of_users, of_items
         What is added to.
     behind
-        (b,): by how much the candidate scores higher than the item is written here; for the loss.
+        (b,): by how much the candidate scores higher than the item is written here, for the loss; 0 for what is left
+        out.
     """
-    size, dim = kept.shape
+    size, dim = users.shape[0], p.shape[1]
     negative = np.empty(size, dtype=np.int64)
     slope = np.empty(size, dtype=np.float32)
+    kept = np.empty((size, dim), dtype=np.float32)
     for chunk in numba.prange((size + _CHUNK - 1) // _CHUNK):
         vector = np.empty((1, dim), dtype=np.float32)
-        for at in range(chunk * _CHUNK, min(size, (chunk + 1) * _CHUNK)):
+        start, stop = chunk * _CHUNK, min(size, (chunk + 1) * _CHUNK)
+        if by_user:  # a user who begins here is taken to the end; whoever began before is not ours
+            while 0 < start < stop and users[start] == users[start - 1]:
+                start += 1
+            while start < stop < size and users[stop] == users[stop - 1]:
+                stop += 1
+        for at in range(start, stop):
+            if weights[at] == 0:
+                behind[at] = 0.0
+                continue
+            user, item, cell = users[at], items[at], first + at * dim
             for c in range(dim):
-                vector[0, c] = p[users[at], c] * kept[at, c]
-            best, most = candidates[at, 0], dot_rows(vector, 0, q, candidates[at, 0])
+                kept[at, c] = _kept(key, cell + c, lowest, value) if lowest > 0 else value
+            for c in range(dim):
+                vector[0, c] = p[user, c] * kept[at, c]
+            other, most = candidates[at, 0], dot_rows(vector, 0, q, candidates[at, 0])
             for column in range(1, candidates.shape[1]):
                 score = dot_rows(vector, 0, q, candidates[at, column])
                 if score > most:
-                    best, most = candidates[at, column], score
-            behind[at] = most - dot_rows(vector, 0, q, items[at])
-            negative[at] = best
+                    other, most = candidates[at, column], score
+            behind[at] = most - dot_rows(vector, 0, q, item)
+            negative[at] = other
             slope[at] = _sigmoid(behind[at]) * weights[at] / np.float32(size)
+            if by_user:
+                for c in range(dim):
+                    of_users[user, c] += slope[at] * kept[at, c] * (q[other, c] - q[item, c])
     for owner in numba.prange(n_owners):
         for at in range(size):
-            pull, user, item, other = slope[at], users[at], items[at], negative[at]
             if weights[at] == 0:
                 continue
-            if user & (n_owners - 1) == owner:
+            pull, user, item, other = slope[at], users[at], items[at], negative[at]
+            if not by_user and user & (n_owners - 1) == owner:
                 for c in range(dim):
                     of_users[user, c] += pull * kept[at, c] * (q[other, c] - q[item, c])
             if item & (n_owners - 1) == owner:

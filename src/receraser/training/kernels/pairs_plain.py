@@ -139,7 +139,11 @@ def dropped_gradients(
     items: Int64,
     candidates: Int64,
     weights: Float32,
-    kept: Float32,
+    by_user: bool,  # noqa: ARG001
+    key: np.uint64,
+    first: int,
+    lowest: int,
+    value: np.float32,
     p: Float32,
     q: Float32,
     n_owners: int,  # noqa: ARG001
@@ -148,10 +152,12 @@ def dropped_gradients(
     behind: Float32,
 ) -> None:
     """Add up the gradients of a batch's pairwise loss, averaged, where every row drops coordinates of its user."""
+    kept = np.empty((len(users), p.shape[1]), dtype=np.float32)
+    kept_cells(key, first, lowest, value, kept.reshape(-1))
     u = p[users] * kept
     scores = np.einsum("bnd,bd->bn", q[candidates], u)
     other = np.take_along_axis(candidates, scores.argmax(axis=1)[:, None], axis=1)[:, 0]
-    behind[:] = scores.max(axis=1) - (u * q[items]).sum(axis=1)
+    behind[:] = np.where(weights > 0, scores.max(axis=1) - (u * q[items]).sum(axis=1), np.float32(0.0))
     share = weights / (1.0 + np.exp(-np.clip(behind, -30.0, 30.0))) / np.float32(max(len(users), 1))
     slope = share.astype(np.float32)[:, None]
     np.add.at(of_users, users, slope * kept * (q[other] - q[items]))
