@@ -69,7 +69,11 @@ def measure(data: Dataset, model: str, args: argparse.Namespace) -> None:
     from receraser.execution.local import LocalExecutor
 
     path = args.out / f"spectral-{data.name}-{model}{f'-{args.dim}' if args.dim else ''}.json"
-    runs = json.loads(path.read_text())["runs"] if path.exists() else []
+    before = json.loads(path.read_text()) if path.exists() else {}
+    runs = before.get("runs", [])
+    if runs and before.get("set", []) != args.set:
+        kept = " ".join(before.get("set", [])) or "nothing"
+        raise SystemExit(f"{path} has seeds with other settings (--set {kept}); move it away, or give --out")
     options = f"--shards {' '.join(str(k) for k in args.shards)} --seeds {args.seeds} --device {args.device}"
     options += f" --forgets {args.forgets}" + " --attention" * args.attention + " --plain" * args.plain
     options += f" --widths {' '.join(map(str, args.widths))}" if args.widths else ""
@@ -85,6 +89,7 @@ def measure(data: Dataset, model: str, args: argparse.Namespace) -> None:
                 "dataset": data.name,
                 "model": model,
                 **about,
+                "set": args.set,
                 "command": f"{COMMAND} --dataset {data.name} --models {model} {options}",
                 "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
                 "hardware": torch.cuda.get_device_name() if args.device == "cuda" else f"CPU, {os.cpu_count()} cores",
@@ -107,8 +112,7 @@ def one_seed(
     merged = length and length | {"aggregation.rank": str(args.dim)}
     given = merged | dict(text.split("=", 1) for text in args.set)
     preset = dataclasses.replace(config_of(f"{model}-{data.name}", model), device=args.device, seed=seed)
-    if length:
-        preset = resolve(preset, length)
+    alone = resolve(preset, length) if length else preset
     runs: list[dict[str, object]] = []
     few = train.take(train.user_index < FEW)
     few_held = None if valid is None else valid.take(np.isin(valid.user_index, valid.users.indices(few.users)))
@@ -124,7 +128,7 @@ def one_seed(
         engine = Engine.from_config(config, executor=executor).fit(train, valid=valid)
         return engine, time.perf_counter() - started
 
-    retrain, seconds = fitted(preset)
+    retrain, seconds = fitted(alone)
     full = retrain.evaluate(test, at=(20,))
     keep(compared("retrain", full, full) | {"fit": seconds})
 

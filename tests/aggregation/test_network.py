@@ -15,7 +15,7 @@ import torch
 
 from receraser.aggregation import network
 from receraser.aggregation.learning import LinedUp
-from receraser.aggregation.network import Dense, Fused, Present, Side, side_of
+from receraser.aggregation.network import Dense, Fused, Present, Side, _block, side_of
 from receraser.data.ids import IdMap
 from receraser.training.kernels import attention_cuda, one_torch_thread, threads, use_threads
 from tests.training.kernels import interpreter
@@ -342,3 +342,13 @@ def test_some_are_what_they_are_among_all(name: str, kind: type[Dense | Present 
     gradients = torch.autograd.grad(everybody, list(wide.values()), of_some, allow_unused=True)
     expected = {name: one for name, one in zip(wide, gradients, strict=True) if one is not None}
     assert_close(found, {"vectors": everybody.detach(), **expected}, within=5e-6 if world.scale == 1.0 else 5e-5)
+
+
+@pytest.mark.parametrize(
+    ("n_shards", "n_people", "n_rows", "expected"),
+    [(10, 3706, 37060, 192), (10, 6040, 6040, 755), (50, 3706, 185300, 192), (1, 6040, 6040, 192), (3, 5, 9, 32)],
+)
+def test_how_many_are_computed_together(n_shards: int, n_people: int, n_rows: int, expected: int) -> None:
+    """So many that a shard has about 192 of them, if eight threads have something to do; and 32 at least."""
+    assert _block(n_shards, n_people, n_rows) == expected
+    assert _block(n_shards, 0, 0) == 32

@@ -180,6 +180,37 @@ def test_pretraining_is_timed_once(monkeypatch: pytest.MonkeyPatch, worker: Loca
     assert len(seen) == len(set(seen)) == 2
 
 
+@pytest.mark.parametrize(("quick", "runs"), [(60.0, 3), (1e-9, 1)])
+def test_a_first_fit_is_timed_stage_by_stage(
+    quick: float, runs: int, monkeypatch: pytest.MonkeyPatch, worker: LocalExecutor
+) -> None:
+    """From nothing, also where the same thing has been fitted; with the state that a fit comes to."""
+    monkeypatch.setattr(measuring, "QUICK", quick)
+    shop = Workshop(DATA.pseudonymous(), worker, "cpu")
+    config = settings("receraser").config
+    fitted = shop.fitted(shop.config(Cell("fit", WORLD, config)))
+    found = forgetting.compute(shop, Cell("first", WORLD, config))
+    assert found.seconds.keys() == {"pretrain", "partition", "submodels", "aggregate"}
+    assert all(one > 0 for one in found.seconds.values())
+    assert found.numbers["fits timed"] == runs
+    assert found.notes["digest"] == fitted.state.digest
+    assert not found.metrics
+
+
+def test_submodels_that_are_put_together_in_another_way_are_kept(worker: LocalExecutor) -> None:
+    """Until they are put together in a third, or others are fitted."""
+    shop = Workshop(DATA.pseudonymous(), worker, "cpu")
+    receraser = settings("receraser").config
+    mean = dataclasses.replace(receraser, method="", aggregation="mean", aggregation_settings={})
+    first = shop.fitted(receraser)
+    other = shop.fitted(mean)
+    assert shop.fitted(mean) is other
+    assert other.state.shards[0].model is first.state.shards[0].model
+    assert shop.fitted(receraser) is first
+    assert shop.fitted(settings("receraser", seed=1).config).state.digest != first.state.digest
+    assert shop.fitted(mean) is not other
+
+
 @pytest.mark.parametrize(("quick", "seconds"), [(5.0, 2.0), (1.0, 3.0)])
 def test_a_quick_retrain_is_timed_three_times(
     quick: float, seconds: float, monkeypatch: pytest.MonkeyPatch, worker: LocalExecutor

@@ -24,6 +24,8 @@ __all__ = ["Dense", "Fused", "Parameters", "Present", "Side", "side_of"]
 Parameters = Mapping[str, torch.Tensor]
 Float32 = NDArray[np.float32]
 
+_ROWS, _BLOCKS, _LEAST = 192, 8, 32  # of a product, of all people, people of a block
+
 
 class Side(Protocol):
     """The users, or the items, of all submodels."""
@@ -113,12 +115,12 @@ class _Table:
         self._rows = table
         places = np.argsort(np.nonzero(there)[1], kind="stable")  # in the table, person by person
         indptr = np.concatenate([[0], np.cumsum(there.sum(axis=0))]).astype(np.int64)
-        bounds = np.minimum(np.arange(-(-n_people // kernels.BLOCK) + 1) * kernels.BLOCK, n_people)  # of the blocks
+        size = _block(len(there), n_people, len(table))
+        bounds = np.minimum(np.arange(-(-n_people // size) + 1) * size, n_people)  # of the blocks
         counted = np.zeros((len(there), n_people + 1), dtype=np.int64)
         np.cumsum(there, axis=1, out=counted[:, 1:])
         before = np.cumsum([0, *counted[:-1, -1]])  # rows of the shards before
-        self._layout = before[:, None] + counted[:, bounds], indptr, places
-        # Not torch's: where torch is deterministic it fills what it gives out first.
+        self._layout = np.ascontiguousarray(before[:, None] + counted[:, bounds]), indptr, places, size
         self._both = np.empty((len(table), self._dim + width), dtype=np.float32)  # moved, hidden
         self._weights = np.empty(len(table), dtype=np.float32)
         self.turn = 0  # how often it was called: the way back must be that of the last call
@@ -140,6 +142,15 @@ class _Table:
         given = of_out.contiguous().numpy()
         self._kernels.backward(self._rows, *self._layout, self._both, self._weights, given, found)
         return _gradients(learned, torch.from_numpy(found.sum(axis=0)))
+
+
+def _block(n_shards: int, n_people: int, n_rows: int) -> int:
+    """Return how many people the kernels take at a time.
+
+    So many that a product has some two hundred rows, if that leaves blocks for eight threads; thirty-two at least.
+    """
+    rows_each = max(1, n_rows) / max(1, n_people * n_shards)  # in a shard, of a person
+    return max(_LEAST, min(int(_ROWS / rows_each), -(-n_people // _BLOCKS)))
 
 
 class _Aggregated(torch.autograd.Function):

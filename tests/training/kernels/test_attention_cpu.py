@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
+from receraser.aggregation.learning import LinedUp
+from receraser.aggregation.network import Dense, side_of
+from receraser.data.ids import IdMap
 from receraser.training import kernels
 from receraser.training.kernels import attention_cpu
 
@@ -37,6 +41,20 @@ def test_e_to_the_x_ends_somewhere() -> None:
     assert math.isnan(attention_cpu._exp(math.nan)), "no number stays none"
 
 
+def test_where_blas_may_use_several_threads_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would come on top of ours, and sum in another order."""
+    for value in ("2", ""):
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", value)
+        assert kernels.attention_on_cpu() is None
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+    assert kernels.attention_on_cpu() is None
+    part = IdMap(["a"]), np.ones((1, 2), dtype=np.float32)
+    assert isinstance(side_of(LinedUp([part], part[0], torch.device("cpu")), "user", 4), Dense)
+
+
+SIZE = 32  # people of a block
+
+
 @dataclass(frozen=True)
 class World:
     """People, each held by one shard at least, and a network: what the kernels are given."""
@@ -46,6 +64,7 @@ class World:
     edges: NDArray[np.int64]
     indptr: NDArray[np.int64]
     places: NDArray[np.int64]
+    size: int
     to_both: NDArray[np.float32]
     to_logit: NDArray[np.float32]
     dim: int
@@ -58,7 +77,7 @@ class World:
             (len(self.indptr) - 1, self.dim),
         ]
         made = [np.full(shape, np.nan, dtype=np.float32) for shape in shapes]
-        layout = self.edges, self.indptr, self.places
+        layout = self.edges, self.indptr, self.places, self.size
         attention_cpu.forward(self.table, *layout, self.to_both, self.to_logit, *made)
         return made
 
@@ -66,7 +85,8 @@ class World:
         """What is wanted, for each shard."""
         both, weights, _ = self.forward()
         found = np.zeros((n_stretches, *self.to_both.shape), dtype=np.float32)
-        attention_cpu.backward(self.table, self.edges, self.indptr, self.places, both, weights, of_out, found)
+        layout = self.edges, self.indptr, self.places, self.size
+        attention_cpu.backward(self.table, *layout, both, weights, of_out, found)
         return np.asarray(found.sum(axis=0))
 
     def shard_of(self, place: int) -> int:
@@ -81,9 +101,9 @@ def world(n_people: int, dim: int, width: int, n_shards: int = 4) -> World:
     there[n_shards - 2] = False
     there[0] |= ~there.any(axis=0)
     shards, people = np.nonzero(there)
-    n_blocks = -(-n_people // attention_cpu.BLOCK)
+    n_blocks = -(-n_people // SIZE)
     edges = [
-        [np.searchsorted(shards * n_people + people, k * n_people + min(n_people, b * attention_cpu.BLOCK))]
+        [np.searchsorted(shards * n_people + people, k * n_people + min(n_people, b * SIZE))]
         for k in range(n_shards)
         for b in range(n_blocks + 1)
     ]
@@ -95,13 +115,14 @@ def world(n_people: int, dim: int, width: int, n_shards: int = 4) -> World:
         np.array(edges).reshape(n_shards, n_blocks + 1),
         np.concatenate([[0], np.cumsum(there.sum(axis=0))]),
         np.argsort(people, kind="stable"),
+        SIZE,
         rng.normal(size=(n_shards, dim + 1, dim + width)).astype(np.float32),
         to_logit,
         dim,
     )
 
 
-SIZES = [(1, 1, 1), (5, 16, 32), (attention_cpu.BLOCK, 7, 5), (3 * attention_cpu.BLOCK + 1, 33, 17)]
+SIZES = [(1, 1, 1), (5, 16, 32), (SIZE, 7, 5), (3 * SIZE + 1, 33, 17)]
 
 
 @pytest.mark.parametrize(("n_people", "dim", "width"), SIZES)
@@ -141,13 +162,15 @@ def test_the_way_back(n_people: int, dim: int, width: int, n_stretches: int) -> 
 
 def test_the_bits_do_not_depend_on_the_number_of_threads() -> None:
     before = kernels.threads()
-    given = world(5 * attention_cpu.BLOCK + 3, 16, 8)
+    given = world(5 * SIZE + 3, 16, 8)
     of_out = np.ones((len(given.indptr) - 1, 16), dtype=np.float32)
     found = set()
-    for n in (1, 2, 2):
-        kernels.use_threads(n)
-        found.add(b"".join(one.tobytes() for one in (*given.forward(), given.backward(of_out, 3))))
-    kernels.use_threads(before)
+    try:
+        for n in (1, 2, 2):
+            kernels.use_threads(n)
+            found.add(b"".join(one.tobytes() for one in (*given.forward(), given.backward(of_out, 3))))
+    finally:
+        kernels.use_threads(before)
     assert len(found) == 1
 
 

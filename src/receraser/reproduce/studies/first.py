@@ -58,8 +58,9 @@ def _in_retrains(found: Findings, model: str, row: str) -> float | None:
 def page(found: Findings) -> list[str]:
     """Return a table for each model."""
     lines = [
-        "A fit from nothing to a state in memory, workers warm, nothing beside it; the median of up to three.",
-        "It comes once, and again with every rebuild. One seed. Balance: rows of the largest shard over the mean.",
+        "A fit from nothing to a state in memory, workers warm, nothing beside it; the median of up to three, of two",
+        "the slower. It comes once, and again with every rebuild. One seed. Balance: rows of the largest shard over",
+        "the mean.",
     ]
     for model in found.models:
         rows = []

@@ -1,8 +1,8 @@
 """The inner loops, for the CPU (numba) and for CUDA (torch, Triton). Each is held to a plain version by a test.
 
-Parallelism is over output rows, each summed by one thread in a fixed order, without fast-math; over chunks of a fixed
-size, whose sums are added up in one order (`attention_cuda`); or over anything, with sums of whole numbers
-(`pairs_cuda`). So the bits do not depend on the number of threads.
+Parallelism is over output rows, each summed by one thread in a fixed order, without fast-math; over chunks that do not
+depend on the threads, whose sums are added up in one order (the attention's); or over anything, with sums of whole
+numbers (`pairs_cuda`). So the bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from importlib.util import find_spec
 from types import ModuleType
 
 __all__ = [
@@ -28,12 +26,6 @@ __all__ = [
 _threads = 1
 
 
-@cache
-def compiles() -> bool:
-    """Say whether kernels are compiled for the CPU here: whether numba is installed."""
-    return find_spec("numba") is not None
-
-
 def on_cpu() -> ModuleType:
     """Return the CPU kernels: numba's, or the plain ones where numba is not installed."""
     try:
@@ -43,6 +35,11 @@ def on_cpu() -> ModuleType:
 
         return plain
     return cpu
+
+
+def compiles() -> bool:
+    """Say whether the CPU kernels are compiled here."""
+    return not on_cpu().__name__.endswith(".plain")
 
 
 def pairs_on_cpu() -> ModuleType:
@@ -57,7 +54,13 @@ def pairs_on_cpu() -> ModuleType:
 
 
 def attention_on_cpu() -> ModuleType | None:
-    """Return the CPU kernels of the attention; None where numba is not installed: torch computes it then."""
+    """Return the CPU kernels of the attention; None where torch is to compute it.
+
+    That is where numba is not installed, or BLAS has not been told to use one thread, as it is in workers: the kernels
+    use all threads there are, and BLAS's own would come on top.
+    """
+    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
+        return None
     try:
         from receraser.training.kernels import attention_cpu
     except ImportError:

@@ -2,7 +2,8 @@
 
 People are taken in blocks, each by one thread from the first product to the last sum: what is in between is some
 hundred kilobytes, which a core's own cache holds. Sums run in a fixed order (`kernels.vectors`), over blocks and
-stretches of blocks that depend on nothing but how many people there are; products are those of one BLAS thread.
+stretches of blocks that depend on nothing but who is in which shard. Products are BLAS's, which must be told to use one
+thread (`kernels.attention_on_cpu`): with several it sums in another order, and waits for ours.
 """
 
 from __future__ import annotations
@@ -13,16 +14,15 @@ from numpy.typing import NDArray
 
 from receraser.training.kernels.vectors import compiled, dot_rows, parallel
 
-__all__ = ["BLOCK", "STRETCHES", "backward", "forward"]
+__all__ = ["STRETCHES", "backward", "forward"]
 
 VECTORS = (
-    "6bef974891641153"  # of vectors.py: machine code is kept by the date of this file, so a change there must change it
+    "9900fad0c7fa7ad9"  # of vectors.py: machine code is kept by the date of this file, so a change there must change it
 )
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 
-BLOCK = 192  # people: with ten shards 1,920 vectors at most, and beside each its hidden layer, 0.7 MB
 STRETCHES = 8  # of blocks, at most, on the way back: each adds up its own
 _LOG2_E = 1.4426950408889634
 _LN_2 = 0.6931471805599453
@@ -47,6 +47,7 @@ def forward(
     edges: Int64,
     indptr: Int64,
     places: Int64,
+    size: int,
     to_both: Float32,
     to_logit: Float32,
     both: Float32,
@@ -62,7 +63,9 @@ def forward(
     edges
         (n_shards, n_blocks + 1): where in the table the people of a block begin.
     indptr, places
-        Person g has the vectors number places[indptr[g]:indptr[g + 1]], at least one.
+        Person g has the vectors number places[indptr[g]:indptr[g + 1]], shard by shard, at least one.
+    size
+        People of a block; the last one may have fewer.
     to_both
         (n_shards, dim + 1, dim + width): what makes a moved vector and its hidden layer, before it is cut off at zero.
     to_logit
@@ -76,7 +79,7 @@ def forward(
             first, last = edges[shard, block], edges[shard, block + 1]
             if first < last:
                 np.dot(table[first:last], to_both[shard], both[first:last])
-        for person in range(block * BLOCK, min(n_people, (block + 1) * BLOCK)):
+        for person in range(block * size, min(n_people, (block + 1) * size)):
             first, last = indptr[person], indptr[person + 1]
             most = np.float32(-np.inf)
             for at in range(first, last):
@@ -100,11 +103,12 @@ def forward(
 
 
 @parallel
-def backward(
+def backward(  # noqa: C901 - a block of people from the gradients to the products
     table: Float32,
     edges: Int64,
     indptr: Int64,
     places: Int64,
+    size: int,
     both: Float32,
     weights: Float32,
     of_out: Float32,
@@ -125,19 +129,27 @@ def backward(
     """
     n_people, dim = of_out.shape
     n_shards, n_blocks, width = edges.shape[0], edges.shape[1] - 1, both.shape[1]
+    most = 0  # rows of a block
+    for block in range(n_blocks):
+        most = max(most, (edges[:, block + 1] - edges[:, block]).sum())
     for stretch in numba.prange(found.shape[0]):
-        space = np.empty((n_shards * BLOCK, width), dtype=np.float32)  # A and B of a block, BLOCK rows for a shard
+        space = np.empty((most, width), dtype=np.float32)  # A and B of a block, shard after shard
         product = np.empty((table.shape[1], width), dtype=np.float32)
+        shift = np.empty(n_shards, dtype=np.int64)  # from the rows of the table to those of the block
         for block in range(n_blocks * stretch // found.shape[0], n_blocks * (stretch + 1) // found.shape[0]):
-            for person in range(block * BLOCK, min(n_people, (block + 1) * BLOCK)):
+            before = 0
+            for shard in range(n_shards):
+                shift[shard] = before - edges[shard, block]
+                before += edges[shard, block + 1] - edges[shard, block]
+            for person in range(block * size, min(n_people, (block + 1) * size)):
                 first, last = indptr[person], indptr[person + 1]
                 mean, shard = np.float32(0.0), 0
                 for at in range(first, last):
                     place = places[at]
                     while place >= edges[shard, n_blocks]:
                         shard += 1
-                    row = shard * BLOCK + place - edges[shard, block]
-                    said = dot_rows(of_out, person, both, place)  # as wide as the first of them
+                    row = place + shift[shard]
+                    said = dot_rows(of_out, person, both, place)
                     space[row, dim] = said
                     mean += weights[place] * said
                     for c in range(dim):
@@ -147,13 +159,13 @@ def backward(
                     place = places[at]
                     while place >= edges[shard, n_blocks]:
                         shard += 1
-                    row = shard * BLOCK + place - edges[shard, block]
+                    row = place + shift[shard]
                     slope = weights[place] * (space[row, dim] - mean)
                     for c in range(dim, width):
                         space[row, c] = slope if both[place, c] > 0 else np.float32(0.0)
             for shard in range(n_shards):
                 first, last = edges[shard, block], edges[shard, block + 1]
                 if first < last:
-                    start = shard * BLOCK
-                    np.dot(table[first:last].T, space[start : start + last - first], product)
+                    own = space[first + shift[shard] : last + shift[shard]]
+                    np.dot(table[first:last].T, own, product)
                     found[stretch, shard] += product

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 VECTORS = (
-    "6bef974891641153"  # of vectors.py: machine code is kept by the date of this file, so a change there must change it
+    "9900fad0c7fa7ad9"  # of vectors.py: machine code is kept by the date of this file, so a change there must change it
 )
 
 Float32 = NDArray[np.float32]
@@ -249,16 +249,16 @@ def gradients(  # noqa: C901 - one pass over the batch for the users, one for th
 
 
 @compiled
-def _kept(key: np.uint64, cell: int, lowest: int, value: np.float32) -> np.float32:
+def _cell(key: np.uint64, cell: int, lowest: int, value: np.float32) -> np.float32:
     """Return what a cell is multiplied with: `value` if its draw (upper 32 bits) is at least `lowest`, else 0."""
     return value if _draw(key, np.uint64(cell)) >> _S32 >= np.uint64(lowest) else np.float32(0.0)
 
 
 @parallel
 def kept_cells(key: np.uint64, first: int, lowest: int, value: np.float32, out: Float32) -> None:
-    """Write what cells are multiplied with (`_kept`). The counter of cell c is first + c."""
+    """Write what cells are multiplied with (`_cell`). The counter of cell c is first + c."""
     for cell in numba.prange(out.shape[0]):
-        out[cell] = _kept(key, first + cell, lowest, value)
+        out[cell] = _cell(key, first + cell, lowest, value)
 
 
 @parallel
@@ -318,7 +318,7 @@ def dropped_gradients(  # noqa: C901 - one pass over the batch for the scores, o
                 continue
             user, item, cell = users[at], items[at], first + at * dim
             for c in range(dim):
-                kept[at, c] = _kept(key, cell + c, lowest, value) if lowest > 0 else value
+                kept[at, c] = _cell(key, cell + c, lowest, value) if lowest > 0 else value
             for c in range(dim):
                 vector[0, c] = p[user, c] * kept[at, c]
             other, most = candidates[at, 0], dot_rows(vector, 0, q, candidates[at, 0])

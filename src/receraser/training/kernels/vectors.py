@@ -86,7 +86,7 @@ def _steps(builder: Any, width: Any) -> tuple[Any, Any]:
 
 @_intrinsic
 def dot_rows(typing: Any, a: Any, i: Any, b: Any, j: Any) -> Any:  # noqa: ARG001 - numba names what it hands over
-    """Return a[i] . b[j] for two C-contiguous float32 tables of one width."""
+    """Return a[i] . b[j] for two C-contiguous float32 tables; of b[j] as many columns as a has."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         left, width = _row(context, builder, signature.args[0], arguments[0], arguments[1])
