@@ -184,7 +184,7 @@ for task in tasks:
     print(of_tensors(run_task(task).arrays), file=sys.stderr)
 """
     found = []
-    for filled, byte in (("", "0"), ("filled", "0"), ("", "165")):  # by torch; by the C library, with this byte
+    for filled, byte in (("", "0"), ("filled", "165")):  # by torch, and by the C library, with this byte
         ended = subprocess.run(
             [sys.executable, "-c", source, filled],
             env=worker_variables(1, os.environ) | {"MALLOC_PERTURB_": byte},
@@ -196,4 +196,4 @@ for task in tasks:
         assert ended.returncode == 0, ended.stderr
         found.append(ended.stderr.split())
     assert len(found[0]) == 19
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
