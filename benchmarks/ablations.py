@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 RESULTS = Path(__file__).parent / "results"
 COMMAND = "python -m benchmarks.ablations --data DIR"
 SHARDS = (1, 5, 10, 32, 100, 1000)
+ATTENDED = (10, 32)  # numbers of shards that attention is learned over: it takes as long as everything else together
 MERGES = {"ml-1m": "concat", "ml-100k": "concat", "yelp2018": "product"}  # chosen on validation rows
 Row = dict[str, Any]
 Pair = tuple[float, float]  # missing_weight, regularization
@@ -48,16 +50,17 @@ Pair = tuple[float, float]  # missing_weight, regularization
 
 @dataclass(frozen=True)
 class Cell:
-    """One configuration. `what`: spectral, retrain, gram, or random: sweeps from random item vectors, the control.
+    """One configuration. `what`: spectral, retrain; or a control.
 
-    Without a merge: the one that was chosen for the data set.
+    gram; attention, over the very same submodels on the very same shards; random: sweeps from random item vectors.
+    Without a merge: the one that was chosen for the data set. A width of 0: what follows from the number of shards.
     """
 
     what: str = "spectral"
     shards: int = 10
     dim: int = 64
     rank: int = 64
-    width: int = 128
+    width: int = 0
     polish: int = 0
     partition: str = "hash"
     merge: str = ""
@@ -80,10 +83,10 @@ def sections(dataset: str = NAMES[0], shards: Sequence[int] = SHARDS) -> dict[st
         "polish": [Cell(polish=n) for n in range(4)] + [Cell("random", polish=n) for n in (1, 2, 3)],
         "rank": [Cell(rank=r) for r in (16, 32, 64, 128)],
         "dim": [Cell(dim=d) for d in (16, 32, 64, 128)],
-        "width": [Cell(width=w) for w in (64, 128, 256)],
+        "width": [Cell(width=w) for w in (64, 0, 128, 256)],
         "partition": [Cell(partition=name) for name in ("hash", "ubp")],
         "merge": [Cell(), Cell(merge=other)],
-        "controls": [Cell("gram")],
+        "controls": [*(Cell("attention", k) for k in ATTENDED), Cell("gram"), Cell("gram", rank=128)],
     }
 
 
@@ -185,33 +188,29 @@ def _order(trials: Sequence[Row]) -> Any:
 
 
 def configuration(dataset: str, cell: Cell, seed: int) -> EngineConfig:
-    """Return the configuration of a cell: the data set's preset, changed."""
-    from receraser.config import load_config, resolve
+    """Return the configuration of a cell: what stands in Table 3 for the data set, changed."""
+    from receraser.config import resolve
+    from receraser.reproduce.settings import additive, chosen
 
     if cell.what == "gram":
-        from receraser.config import EngineConfig
+        config = additive(dataset, "gram", seed=seed).config
+        return resolve(dataclasses.replace(config, hyperparameters={**config.hyperparameters, "rank": cell.rank}))
+    if cell.what in ("retrain", "random"):
+        return _of_length(chosen(dataset, "wmf", "retrain", seed=seed).config, cell.dim)
+    merged = chosen(dataset, "wmf", "spectral", seed=seed)
+    if cell.what == "attention":
+        attended = merged.under(chosen(dataset, "wmf", "receraser", seed=seed))
+        return dataclasses.replace(attended.config, shards=cell.shards)
+    own = {"rank": cell.rank, "width": cell.width, "polish": cell.polish, "merge": cell.merge or MERGES[dataset]}
+    settings = {**merged.config.aggregation_settings, **own}
+    config = dataclasses.replace(merged.cut_by(cell.partition).config, shards=cell.shards)  # one shard is merged too
+    return _of_length(dataclasses.replace(config, aggregation_settings=settings), cell.dim)
 
-        return resolve(EngineConfig(method="retrain", model="gram", seed=seed, device="cpu"))
-    preset = dataclasses.replace(load_config(f"wmf-{dataset}"), seed=seed, device="cpu")
-    preset = dataclasses.replace(preset, hyperparameters={**preset.hyperparameters, "dim": cell.dim})
-    if cell.what != "spectral":
-        return resolve(preset)
-    aggregation = {
-        "rank": cell.rank,
-        "width": cell.width,
-        "polish": cell.polish,
-        "merge": cell.merge or MERGES[dataset],
-    }
-    return resolve(
-        dataclasses.replace(
-            preset,
-            method="" if cell.partition != "hash" else "spectral",
-            partition=cell.partition,
-            aggregation="spectral",
-            shards=cell.shards,
-            aggregation_settings=aggregation,
-        )
-    )
+
+def _of_length(config: EngineConfig, dim: int) -> EngineConfig:
+    from receraser.config import resolve
+
+    return resolve(dataclasses.replace(config, hyperparameters={**config.hyperparameters, "dim": dim}))
 
 
 def measured(data: Dataset, cell: Cell, seed: int, full: Evaluation, executor: LocalExecutor, n_users: int) -> Row:
@@ -231,7 +230,7 @@ def measured(data: Dataset, cell: Cell, seed: int, full: Evaluation, executor: L
     row |= {"fit": sum(engine.seconds.values()), "fit stages": dict(engine.seconds), "digest": engine.digest[:16]}
     if cell.what == "spectral":
         row |= {"gap": engine.aggregate_facts["gap"], "balance": engine.balance}
-    return _rounded(row | _forget(engine, data, executor, n_users))
+    return _rounded(row | _forget(engine, data, executor, 0 if cell.what == "attention" else n_users))
 
 
 def _forget(engine: object, data: Dataset, executor: LocalExecutor, n_users: int) -> Row:
@@ -240,7 +239,7 @@ def _forget(engine: object, data: Dataset, executor: LocalExecutor, n_users: int
         return {}
     found = sorted(forgets(engine, data.full, executor, n_users=n_users), key=lambda one: one[0])
     total, stages = found[len(found) // 2]
-    return {"forget": total, "forget stages": stages, "load": os.getloadavg()[0]}
+    return {"forget": total, "forget stages": stages}
 
 
 def _rounded(row: Row) -> Row:
@@ -287,7 +286,7 @@ def write(result: Row, path: Path) -> None:
     import torch
 
     result["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
-    result["hardware"] = f"CPU, {os.cpu_count()} cores, shared with other work; torch {torch.__version__}"
+    result["hardware"] = f"CPU, {os.cpu_count()} cores; receraser {version('receraser')}, torch {torch.__version__}"
     head = {key: value for key, value in result.items() if key not in ("search", "cells")}
     lines = [json.dumps(head)[:-1]]
     for part in ("search", "cells"):
@@ -322,11 +321,12 @@ def report(folder: Path) -> str:
         "",
         "Test rows; means over seeds (each another hash key too) ± half the range. Shares are of a retrain with the",
         "same seed, dimension 64; in brackets the lowest and the highest end of the seeds' 95 % paired bootstrap",
-        "intervals over users. Ten shards, rank and dimension 64, width 128, hash, no polish unless a row says",
-        "otherwise. `random`: sweeps over all rows from random item vectors, no shards. Settings were chosen on",
-        "validation rows (the trials are at the end of each part). `fit`: from rows to the merged model. `forget`: one",
-        "user, from the request to the published store, median of a few users; a retrain's forget is a",
-        "refit. Other work ran on the same two cores: times compare loosely.",
+        "intervals over users. Ten shards, rank and dimension 64, hash, no polish, and the width that follows from the",
+        "number of shards (96, with more than 16 shards 104, with more than 64 128) unless a row says otherwise.",
+        "Controls: `random`, sweeps over all rows from random item vectors, no shards; `attention` over the very same",
+        "submodels on the very same shards; `gram`. Settings are those of Table 3, chosen on validation rows. `fit`:",
+        "from rows to the merged model. `forget`: one user, from the request to the published store, workers warm; the",
+        "median of a few users; a retrain's forget is a refit.",
         "In the plots, bands reach from the lowest to the highest end of the intervals. Written by",
         "`python -m benchmarks.ablations --report` from the JSON files beside this page.",
         "",
@@ -345,7 +345,7 @@ def _of_dataset(result: Row) -> list[str]:
     lines = ["", f"## {result['dataset']}", "", f"`{command}`, {result['hardware']}, {result['date']}", ""]
     own = {key: result["hyperparameters"][key] for key in ("missing_weight", "regularization", "n_sweeps", "cg_steps")}
     shown = ", ".join(f"{key}={value}" for key, value in own.items())
-    lines += [f"WMF: {shown}; merge: {MERGES[result['dataset']]}"]
+    lines += [f"Retrain: {shown}; merge: {MERGES[result['dataset']]}"]
     lines += ["", result["note"]] if "note" in result else []
     for section, title in TITLES.items():
         names = [cell.key for cell in sections(result["dataset"])[section]]

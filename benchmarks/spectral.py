@@ -3,6 +3,7 @@
     python -m benchmarks.spectral --data DIR --dataset ml-1m --models wmf --shards 10 32 --seeds 3
     python -m benchmarks.spectral --data DIR --dataset yelp2018 --models bpr --shards 10 --device cuda --forgets 0
     python -m benchmarks.spectral --data DIR --dataset yelp2018 --models bpr --shards 10 --forgets 0 --plain --dim 128
+    python -m benchmarks.spectral --data DIR --dataset yelp2018 --models bpr --choose merge=concat,sum
     python -m benchmarks.spectral --report
 
 DIR holds the folders of the data sets. A retrain takes the preset MODEL-DATASET, the submodels and the merge take the
@@ -12,6 +13,9 @@ Shares of the retrain come with a paired bootstrap over users (95 %). On the ver
 merges, and with `--attention` the paper's aggregation; beside polish stand the same sweeps from random item vectors.
 Times: everything in one run, workers warm; a fit counts from the rows to the state in memory, a forget from the request
 to the published store, an average over a few users, put back each time.
+
+`--choose` is how a merge is chosen: submodels are fitted once, on the rows for choices, and put together with every
+combination of these settings, seen on validation rows alone. All trials are kept (spectral-choices-*.json).
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import datetime
+import itertools
 import json
 import os
 import statistics
@@ -64,11 +69,9 @@ def compared(name: str, found: Evaluation, full: Evaluation) -> dict[str, object
 
 def measure(data: Dataset, model: str, args: argparse.Namespace) -> None:
     """Fit, compare and time; seeds that are in the result file already are kept."""
-    import torch
-
     from receraser.execution.local import LocalExecutor
 
-    path = args.out / f"spectral-{data.name}-{model}{f'-{args.dim}' if args.dim else ''}.json"
+    path = args.out / f"spectral-{_named(data, model, args)}.json"
     before = json.loads(path.read_text()) if path.exists() else {}
     runs = before.get("runs", [])
     if runs and before.get("set", []) != args.set:
@@ -90,13 +93,73 @@ def measure(data: Dataset, model: str, args: argparse.Namespace) -> None:
                 "model": model,
                 **about,
                 "set": args.set,
-                "command": f"{COMMAND} --dataset {data.name} --models {model} {options}",
-                "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-                "hardware": torch.cuda.get_device_name() if args.device == "cuda" else f"CPU, {os.cpu_count()} cores",
+                **_origin(f"--dataset {data.name} --models {model} {options}", args.device),
                 "runs": runs,
             }
-            args.out.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(result, indent=1) + "\n")
+            _write(path, result)
+
+
+def _named(data: Dataset, model: str, args: argparse.Namespace) -> str:
+    return f"{data.name}-{model}{f'-{args.dim}' if args.dim else ''}"
+
+
+def _origin(options: str, device: str) -> dict[str, object]:
+    """Return how, when and on what a result was computed."""
+    import torch
+
+    return {
+        "command": f"{COMMAND} {options}",
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "hardware": torch.cuda.get_device_name() if device == "cuda" else f"CPU, {os.cpu_count()} cores",
+    }
+
+
+def _write(path: Path, result: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def configs(data: Dataset, model: str, args: argparse.Namespace, seed: int = 0) -> tuple[EngineConfig, EngineConfig]:
+    """Return the configurations of a retrain, and of spectral for a number of shards still to be named."""
+    from receraser.config import resolve
+
+    length = {"dim": str(args.dim)} if args.dim else {}
+    merged = length and length | {"aggregation.rank": str(args.dim)}
+    given = merged | dict(text.split("=", 1) for text in args.set)
+    preset = dataclasses.replace(config_of(f"{model}-{data.name}", model), device=args.device, seed=seed)
+    chosen = config_of(f"spectral-{model}-{data.name}", model, preset)
+    config = dataclasses.replace(chosen, method="spectral", seed=seed, device=args.device)
+    return resolve(preset, length) if length else preset, resolve(config, given) if given else config
+
+
+def choose(data: Dataset, model: str, args: argparse.Namespace) -> None:
+    """Fit submodels on the rows for choices, merge them in every way that is asked for, and keep all trials."""
+    from receraser.config import resolve
+    from receraser.engine import Engine
+    from receraser.execution.local import LocalExecutor
+
+    asked = [text.split("=", 1) for text in args.choose]
+    options = (
+        f"--dataset {data.name} --models {model} --shards {' '.join(map(str, args.shards))} --device {args.device}"
+    )
+    options += f" --dim {args.dim}" * bool(args.dim) + f" --choose {' '.join(args.choose)}"
+    options += f" --set {' '.join(args.set)}" if args.set else ""
+    trials: list[dict[str, object]] = []
+    with LocalExecutor(2 if args.device == "cuda" else None) as executor:
+        for k in args.shards:
+            config = resolve(dataclasses.replace(configs(data, model, args)[1], shards=k))
+            ways = {}
+            for values in itertools.product(*(values.split(",") for _, values in asked)):
+                way = {key: value for (key, _), value in zip(asked, values, strict=True)}
+                own = resolve(config, {f"aggregation.{key}": value for key, value in way.items()})
+                ways[", ".join(f"{key}={value}" for key, value in way.items())] = ("spectral", own.aggregation_settings)
+            engine = Engine.from_config(config, executor=executor).fit(data.train)
+            for name, found in on_the_same(engine, ways, executor, data.valid):
+                trials.append({"shards": k, "settings": name} | {metric: found.metrics[metric] for metric in METRICS})
+                print(f"{data.name} {model} {trials[-1]}", file=sys.stderr, flush=True)
+            about = {"dim": config.hyperparameters["dim"], "aggregation_settings": dict(config.aggregation_settings)}
+            result = {"dataset": data.name, "model": model, **about, **_origin(options, args.device), "trials": trials}
+            _write(args.out / f"spectral-choices-{_named(data, model, args)}.json", result)
 
 
 def one_seed(
@@ -108,11 +171,7 @@ def one_seed(
     from receraser.models.registry import make_factor_model
 
     train, valid, test = data.full, None if data.refits else data.valid, data.test
-    length = {"dim": str(args.dim)} if args.dim else {}
-    merged = length and length | {"aggregation.rank": str(args.dim)}
-    given = merged | dict(text.split("=", 1) for text in args.set)
-    preset = dataclasses.replace(config_of(f"{model}-{data.name}", model), device=args.device, seed=seed)
-    alone = resolve(preset, length) if length else preset
+    alone, merged = configs(data, model, args, seed)
     runs: list[dict[str, object]] = []
     few = train.take(train.user_index < FEW)
     few_held = None if valid is None else valid.take(np.isin(valid.user_index, valid.users.indices(few.users)))
@@ -143,12 +202,11 @@ def one_seed(
         return engine
 
     for k in args.shards:
-        chosen = config_of(f"spectral-{model}-{data.name}", model, preset)
-        config = dataclasses.replace(chosen, method="spectral", shards=k, seed=seed, device=args.device)
-        config = resolve(config, given) if given else config
+        config = dataclasses.replace(merged, shards=k)
         engine = sharded(f"K={k}", config)
         if seed == 0 and not args.plain:
-            for name, found in on_the_same(engine, resolve(config), executor, data, attention=args.attention):
+            ways = other_ways(resolve(config), data.name, attention=args.attention)
+            for name, found in on_the_same(engine, ways, executor, test):
                 keep(compared(f"K={k}, {name}", found, full))
         for width in args.widths:
             wider = {**config.aggregation_settings, "width": width}
@@ -173,33 +231,45 @@ def config_of(preset: str, model: str, otherwise: EngineConfig | None = None) ->
     return otherwise or EngineConfig(model=model)
 
 
+Ways = Mapping[str, tuple[str, Mapping[str, object]]]  # name -> aggregation, settings
+
+
+def other_ways(config: EngineConfig, dataset: str, *, attention: bool) -> Ways:
+    """Return what stands beside a merge: a sweep, the other merges, and the paper's aggregation."""
+    from receraser.config import load_config, preset_names
+
+    own = dict(config.aggregation_settings)
+    ways = {"polish=1": ("spectral", own | {"polish": 1})}
+    ways |= {f"merge={merge}": ("spectral", own | {"merge": merge}) for merge in ("concat", "product", "consensus")}
+    if attention:
+        preset = f"receraser-{config.model}-{dataset}"
+        learned = load_config(preset).aggregation_settings if preset in preset_names() else {}
+        ways["attention"] = ("attention", dict(learned))
+    return ways
+
+
 def on_the_same(
-    engine: Engine, config: EngineConfig, executor: LocalExecutor, data: Dataset, *, attention: bool
+    engine: Engine, ways: Ways, executor: LocalExecutor, held_out: Interactions
 ) -> Iterator[tuple[str, Evaluation]]:
-    """Put the same submodels together in other ways, and evaluate each."""
-    from receraser.config import load_config, preset_names, resolve
+    """Put the same submodels together in these ways, and evaluate each on rows that were held out."""
+    from receraser.config import resolve
     from receraser.data.ids import pseudonyms
     from receraser.evaluation import evaluate
     from receraser.fitting import Fitting
     from receraser.keys import PUBLIC_KEY
 
     state = engine.state
-    test = data.test.rename_users(pseudonyms(data.test.users, PUBLIC_KEY))
-    own = dict(config.aggregation_settings)
-    ways = {"polish=1": ("spectral", own | {"polish": 1})}
-    ways |= {f"merge={merge}": ("spectral", own | {"merge": merge}) for merge in ("concat", "product", "consensus")}
-    if attention:
-        preset = f"receraser-{config.model}-{data.name}"
-        learned = load_config(preset).aggregation_settings if preset in preset_names() else {}
-        ways["attention"] = ("attention", dict(learned))
+    held_out = held_out.rename_users(pseudonyms(held_out.users, PUBLIC_KEY))
     for name, (aggregation, settings) in ways.items():
-        other = dataclasses.replace(config, method="", aggregation=aggregation, aggregation_settings=settings)
+        other = dataclasses.replace(
+            engine.config, method="", aggregation=aggregation, aggregation_settings=dict(settings)
+        )
         other = resolve(other)
         shards = [dataclasses.replace(one, config=other) for one in state.shards]
         with Fitting(other, executor, n_tasks=1, partitions=False, progress=None) as fitting:
             learned, facts = fitting.aggregate(shards, state.train, state.valid)
         same = dataclasses.replace(state, config=other, shards=shards, aggregate=learned, aggregate_facts=facts)
-        yield name, evaluate(same.scorer, state.train, test, at=(20,))
+        yield name, evaluate(same.scorer, state.train, held_out, at=(20,))
 
 
 def forgets(
@@ -264,8 +334,8 @@ def report(folder: Path) -> str:
         "warm, as a share of the retrain's fit in the same run. Where a retrain's `dim` below is another number than",
         "the merge's `rank`, they are not of equal size. Written by `python -m benchmarks.spectral --report`.",
     ]
-    for path in sorted(folder.glob("spectral-*.json")):
-        result = json.loads(path.read_text())
+    kept = {path: json.loads(path.read_text()) for path in sorted(folder.glob("spectral-*.json"))}
+    for result in [one for one in kept.values() if "runs" in one]:
         dim = result["hyperparameters"]["dim"]
         lines += ["", f"## {result['dataset']}, {result['model']}" + f", vectors of {dim}" * (dim != 64), ""]
         lines += [f"`{result['command']}`, {result['hardware']}, {result['date']}", ""]
@@ -284,6 +354,18 @@ def report(folder: Path) -> str:
             lines.append("| " + " | ".join(cells) + " |")
         for name, what in SETTINGS.items():
             lines += ["", f"{name}: " + ", ".join(f"{key}={value}" for key, value in result[what].items())]
+    for result in [one for one in kept.values() if "trials" in one]:
+        lines += [
+            "",
+            f"## How the merge was chosen: {result['dataset']}, {result['model']}, vectors of {result['dim']}",
+            "",
+        ]
+        lines += [f"`{result['command']}`, {result['hardware']}, {result['date']}", ""]
+        lines += ["Validation rows, submodels of one seed fitted without them; the best first.", ""]
+        lines += head(["shards", "settings", *(f"valid {metric}" for metric in METRICS)])
+        for one in sorted(result["trials"], key=lambda trial: -trial["ndcg@20"]):
+            cells = [str(one["shards"]), one["settings"], *(f"{one[metric]:.4f}" for metric in METRICS)]
+            lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -300,6 +382,13 @@ def main() -> None:
     parser.add_argument("--attention", action="store_true", help="fit attention on the same submodels too")
     parser.add_argument("--dim", type=int, default=0, help="length of all vectors; 0: each preset's own")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="of the submodels and the merge")
+    parser.add_argument(
+        "--choose",
+        nargs="+",
+        default=[],
+        metavar="KEY=V,V",
+        help="settings of the merge, to be tried on validation rows",
+    )
     parser.add_argument("--widths", type=int, nargs="*", default=[], help="of the nodes, beside the preset's")
     parser.add_argument("--plain", action="store_true", help="leave out the other merges and the control")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -308,7 +397,7 @@ def main() -> None:
     if args.data is not None:
         data = load(args.data, args.dataset)
         for model in args.models:
-            measure(data, model, args)
+            (choose if args.choose else measure)(data, model, args)
     if args.report:
         (args.out / "spectral.md").write_text(report(args.out))
 
