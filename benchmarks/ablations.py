@@ -4,9 +4,10 @@
     python -m benchmarks.ablations --data DIR --dataset ml-1m --sections shards rank --seeds 3
     python -m benchmarks.ablations --report
 
-Choices are made on validation rows (section `search`, whose trials are kept); everything else is measured on the test
-rows, beside a retrain of the same seed, with a paired bootstrap over users. Every seed is also another hash key. One
-cell is one configuration; sections are views of cells and share them. Finished cells are kept in
+Settings are those of Table 3 (`receraser.reproduce.settings`), chosen on validation rows: WMF's for ML-100K by
+`receraser tune`, for Yelp2018 by the section `search` here, whose trials are kept. Everything else is measured on the
+test rows, beside a retrain of the same seed, with a paired bootstrap over users. Every seed is also another hash key.
+One cell is one configuration; sections are views of cells and share them. Finished cells are kept in
 `results/ablations-DATASET.json`, so that a rerun goes on where the last one ended. Times: workers warm; `fit` is
 everything from rows to a merged model, `forget` one user, from the request to the published store (median of a few).
 """
@@ -28,7 +29,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.spectral import METRICS, compared, forgets, swept
+from benchmarks.spectral import METRICS, compared, control, forgets
 from receraser.reproduce.datasets import NAMES, Dataset, load
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Cell:
 
 def sections(dataset: str = NAMES[0], shards: Sequence[int] = SHARDS) -> dict[str, list[Cell]]:
     """Return the cells of every section."""
-    other = "product" if MERGES[dataset] == "concat" else "concat"
+    others = [merge for merge in ("concat", "product", "consensus") if merge != MERGES[dataset]]
     return {
         "headline": [Cell(polish=0), Cell(polish=1), Cell("random", polish=1)],
         "shards": [Cell(shards=k, polish=n) for k in shards for n in (0, 1)] + [Cell("random", polish=1)],
@@ -85,7 +86,7 @@ def sections(dataset: str = NAMES[0], shards: Sequence[int] = SHARDS) -> dict[st
         "dim": [Cell(dim=d) for d in (16, 32, 64, 128)],
         "width": [Cell(width=w) for w in (64, 0, 128, 256)],
         "partition": [Cell(partition=name) for name in ("hash", "ubp")],
-        "merge": [Cell(), Cell(merge=other)],
+        "merge": [Cell(), *(Cell(merge=merge) for merge in others)],
         "controls": [*(Cell("attention", k) for k in ATTENDED), Cell("gram"), Cell("gram", rank=128)],
     }
 
@@ -195,7 +196,7 @@ def configuration(dataset: str, cell: Cell, seed: int) -> EngineConfig:
     if cell.what == "gram":
         config = additive(dataset, "gram", seed=seed).config
         return resolve(dataclasses.replace(config, hyperparameters={**config.hyperparameters, "rank": cell.rank}))
-    if cell.what in ("retrain", "random"):
+    if cell.what == "retrain":
         return _of_length(chosen(dataset, "wmf", "retrain", seed=seed).config, cell.dim)
     merged = chosen(dataset, "wmf", "spectral", seed=seed)
     if cell.what == "attention":
@@ -216,14 +217,9 @@ def _of_length(config: EngineConfig, dim: int) -> EngineConfig:
 def measured(data: Dataset, cell: Cell, seed: int, full: Evaluation, executor: LocalExecutor, n_users: int) -> Row:
     """Fit a cell, compare it with the retrain, and time it."""
     from receraser.engine import Engine
-    from receraser.models.factors import FactorModel
-    from receraser.models.registry import make_model
 
     if cell.what == "random":
-        base = make_model("wmf", configuration(data.name, Cell("retrain"), seed).hyperparameters)
-        assert isinstance(base, FactorModel)
-        found = swept(data.full, data.test, seed, base, rank=cell.rank, n_sweeps=cell.polish)
-        return _rounded(compared(cell.key, found, full))
+        return _rounded(compared(cell.key, control(data, configuration(data.name, cell, seed), cell.polish), full))
     valid = None if data.refits else data.valid
     engine = Engine.from_config(configuration(data.name, cell, seed), executor=executor).fit(data.full, valid=valid)
     row = compared(cell.key, engine.evaluate(data.test, at=(20,)), full)
@@ -310,7 +306,7 @@ TITLES = {
     "width": "Width of the merge tree",
     "partition": "Partition",
     "merge": "Merge",
-    "controls": "Models without shards",
+    "controls": "Controls: attention on the same shards; gram, which needs none",
 }
 
 
@@ -345,7 +341,15 @@ def _of_dataset(result: Row) -> list[str]:
     lines = ["", f"## {result['dataset']}", "", f"`{command}`, {result['hardware']}, {result['date']}", ""]
     own = {key: result["hyperparameters"][key] for key in ("missing_weight", "regularization", "n_sweeps", "cg_steps")}
     shown = ", ".join(f"{key}={value}" for key, value in own.items())
-    lines += [f"Retrain: {shown}; merge: {MERGES[result['dataset']]}"]
+    merged = configuration(result["dataset"], Cell(), 0)
+    changed = ", ".join(
+        f"{key}={merged.hyperparameters[key]}" for key in own if merged.hyperparameters[key] != own[key]
+    )
+    folded = ", ".join(f"{key}={merged.aggregation_settings[key]}" for key in ("missing_weight", "regularization"))
+    lines += [
+        f"Retrain: {shown}. Submodels: {changed or 'likewise'}. Merge: {MERGES[result['dataset']]}; fold-in: {folded}"
+    ]
+    lines[-1] += " (0: as the submodels)." if "=0.0" in folded else "."
     lines += ["", result["note"]] if "note" in result else []
     for section, title in TITLES.items():
         names = [cell.key for cell in sections(result["dataset"])[section]]
@@ -469,7 +473,7 @@ def _draw_shards(pyplot: Any, results: Sequence[Row]) -> Any:
         axes.minorticks_off()
     panels[0][0].set_ylabel("NDCG@20, % of the retrain's")
     figure.legend(*panels[0][0].get_legend_handles_labels(), loc="upper center", ncols=3, bbox_to_anchor=(0.5, 0.0))
-    figure.suptitle("Many shards cost quality; one sweep over all rows brings most of it back", y=1.02)
+    figure.suptitle("WMF in merged shards: what many shards cost", y=1.02)
     figure.tight_layout()
     return figure
 
@@ -503,14 +507,14 @@ def _draw_forget(pyplot: Any, results: Sequence[Row]) -> Any:
             if found := _forgets(result, Cell(shards=k)):
                 at.append(k)
                 times.append(statistics.median(found) / refit)
-        label = f"{result['dataset']} (refit: {refit:.1f} s)"
+        label = f"{result['dataset']} (refit: {refit:.2g} s)"
         axes.plot(at, times, color=COLOURS[number], marker=MARKERS[number], label=label)
     axes.axhline(1, color="black", linewidth=0.8)
     axes.set(xscale="log", yscale="log", xlabel="shards", ylabel="forget / forget by refit")
     axes.set_xticks(SHARDS, [str(k) for k in SHARDS])
     axes.set_yticks((0.1, 0.2, 0.5, 1, 2, 5, 10), ("0.1", "0.2", "0.5", "1", "2", "5", "10"))
     axes.minorticks_off()
-    axes.set_title("Forgetting one user: five to some tens of shards cost least")
+    axes.set_title("WMF: what forgetting one user costs")
     axes.legend()
     return figure
 

@@ -10,8 +10,8 @@
 DIR holds the folders of the data sets. `--search` tries the settings below on the validation rows (of every sixth user
 on Yelp2018) and keeps all trials; the table takes the best one of each model. Rows that are there are kept, but for
 those of models named after `--again`. Times are of one run with warm workers:
-a fit from rows in memory to the published store (median of three where it takes less than two seconds), a forget of one
-user from the request to the published store, by an engine that stays open (median and mean of twenty users, or of as
+a fit from rows in memory to the published, certified store (median of three where it takes less than two seconds), a
+forget of one user from the request to the same, in a store that stays open (median and mean of twenty users, or of as
 many as begin within ten seconds). `--sequence N` lets N users be forgotten one after another by spectral
 (WMF, 32 shards), and compares with a retrain on the survivors and with a fresh fit.
 """
@@ -39,8 +39,11 @@ from receraser.reproduce.comparing import bootstrap
 from receraser.reproduce.datasets import NAMES, Dataset, load
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from receraser.config import EngineConfig
     from receraser.data.interactions import Interactions
+    from receraser.engine import Engine
     from receraser.evaluation import Evaluation
 
 RESULTS = Path(__file__).parent / "results"
@@ -74,6 +77,16 @@ SPARSE: Mapping[str, Mapping[str, Sequence[float]]] = {
         "regularization": (0.003, 0.01),
     },
     "graphfilter": {"rank": (256, 512), "low_pass_weight": (0.1, 0.3)},
+}
+
+DRAWN = {  # contender -> the line whose colour and marker it has, its label
+    "wmf": ("retrain", "WMF, fitted again"),
+    "spectral, wmf, K=10": ("spectral", "spectral over WMF, 10 shards"),
+    "spectral, wmf, K=32": ("spectral, K=32", "spectral over WMF, 32 shards"),
+    "gram": ("gram", "gram"),
+    "spectral, gram, K=10": ("gram, K=10", "gram in 10 shards"),
+    "ease": ("ease", "EASE"),
+    "graphfilter": ("graphfilter", "graphfilter"),
 }
 
 
@@ -129,16 +142,12 @@ def cores(data: Dataset, settings: Settings) -> list[dict[str, object]]:
 
 def contenders(data: Dataset, trials: Mapping[str, list[Settings]], seed: int) -> dict[str, EngineConfig]:
     """Return what stands in the table: WMF, spectral over it, the models without shards, spectral over gram."""
-    from receraser.config import load_config, preset_names
+    from receraser.reproduce.settings import chosen
 
-    preset = f"wmf-{data.name}"
-    wmf = dataclasses.replace(load_config(preset if preset in preset_names() else "wmf-ml-1m"), seed=seed, device="cpu")
+    wmf = chosen(data.name, "wmf", "retrain", seed=seed).config
     found = {"wmf": wmf}
     for k in (10, 32):
-        merge = {"merge": "product"} if data.name == "yelp2018" else {}
-        found[f"spectral, wmf, K={k}"] = dataclasses.replace(
-            wmf, method="spectral", shards=k, aggregation_settings=merge
-        )
+        found[f"spectral, wmf, K={k}"] = chosen(data.name, "wmf", "spectral", shards=k, seed=seed).config
     for model in WITHOUT_SHARDS:
         if model in trials:
             best = trials[model][0]["settings"]
@@ -203,37 +212,47 @@ def timed(
     """Fit, forget a few users, and return the evaluation of the fit (if asked for) with times, memory and storage."""
     from receraser.engine import Engine
     from receraser.execution.local import LocalExecutor
+    from receraser.proof.keyring import Keyring
 
     valid = None if data.refits else data.valid
     with LocalExecutor() as executor, tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as warm:
-        Engine.from_config(config, executor=executor).fit(data.full, valid=valid).save(warm)  # imports, compilers
+        keyring = Keyring(Path(folder) / "keys")
+        first = Engine.from_config(config, executor=executor).fit(data.full, valid=valid)  # imports, compilers
+        first.save(Path(warm) / "store", keyring=keyring)
         fits: list[float] = []
         while not fits or (len(fits) < FITS and fits[0] < SHORT):
             started = time.perf_counter()
             engine = Engine.from_config(config, executor=executor).fit(data.full, valid=valid)
-            engine.save(store := Path(folder) / str(len(fits)))
+            engine.save(store := Path(folder) / str(len(fits)), keyring=keyring)
             fits.append(time.perf_counter() - started)
         row: dict[str, object] = {"fit": statistics.median(fits), "fits": fits, "fit stages": rounded(engine.seconds)}
         row |= {"store MB": folder_size(store) / 2**20, "worker MB": workers_peak() / 2**10}
         row |= {"level": engine.level}
         found = engine.evaluate(data.test, at=(20,)) if judged else None
         totals: dict[str, list[float]] = {}
-        begun = time.perf_counter()
-        for user in data.full.users.ids[:: len(data.full.users) // FORGOTTEN][:forgotten]:
-            if totals and time.perf_counter() - begun > WITHIN:
-                break
-            own = data.full.take(data.full.user_index == data.full.users.index_of(user))
-            started = time.perf_counter()
-            report = engine.forget([user])
-            engine.save(store, replace=True)
-            totals.setdefault(report.path, []).append(time.perf_counter() - started)
-            row["forget stages"] = rounded(engine.seconds)
-            engine.add(own)
+        asked = data.full.users.ids[:: len(data.full.users) // FORGOTTEN][:forgotten]
+        if asked:
+            with Engine.changing(store, executor=executor, keyring=keyring) as opened:
+                _forget_each(opened, data, asked, totals)
+                row["forget stages"] = rounded(opened.seconds)
         every = [seconds for own in totals.values() for seconds in own]
         row |= {"forgets": totals, "path": max(totals, key=lambda path: len(totals[path]), default=None)}
         row |= {"forget": statistics.median(every) if every else None}
         row |= {"forget mean": statistics.mean(every) if every else None}
     return found, row
+
+
+def _forget_each(engine: Engine, data: Dataset, users: Sequence[str], totals: dict[str, list[float]]) -> None:
+    """Forget users one by one, put back each time, and note the seconds by path; the last one warms up before."""
+    begun = time.perf_counter()
+    for number, user in enumerate([users[-1], *users]):
+        started = time.perf_counter()
+        report = engine.forget([user])
+        if number:
+            totals.setdefault(report.path, []).append(time.perf_counter() - started)
+        engine.add(data.full.take(data.full.user_index == data.full.users.index_of(user)))
+        if totals and time.perf_counter() - begun > WITHIN:
+            break
 
 
 def rounded(seconds: Mapping[str, float]) -> dict[str, float]:
@@ -316,11 +335,13 @@ def report(folder: Path) -> str:
         "",
         "Test rows; means over seeds ± half the range; settings chosen on validation rows (all trials are in the JSON",
         "files). Shares are of WMF's retrain of the same seed, with the ends of the seeds' 95 % paired bootstrap",
-        "intervals. Fit: from rows in memory to the published store, the median of three where it takes less than",
-        "two seconds; forget: one user, likewise, by an engine that stays open, the median of twenty users or of as",
-        "many as begin within ten seconds; `mean / fit`: of their mean. Workers are warm; of several paths the counts",
-        "are told. WMF's vectors have length 64; gram's and graphfilter's rank is what validation chose, below each",
-        "table, so sizes differ. Written by `python -m benchmarks.closed_form --report`.",
+        "intervals. Fit: from rows in memory to the published, certified store, the median of three where it takes",
+        "less than two seconds; forget: one user, likewise, in a store that stays open, the median of twenty users or",
+        "of as many as begin within ten seconds; `mean / fit`: of their mean. Workers are warm; of several",
+        "paths the counts are told. WMF's vectors have length 64; gram's and graphfilter's rank is what validation",
+        "chose, below each table, so sizes differ. Written by `python -m benchmarks.closed_form --report`.",
+        "",
+        "![quality against the cost of a forget](closed-form.svg)",
     ]
     for path in sorted(folder.glob("closed-form-*.json")):
         result = json.loads(path.read_text())
@@ -364,6 +385,35 @@ def report(folder: Path) -> str:
         if "sequence" in result:
             lines += _sequence_lines(result)
     return "\n".join(lines) + "\n"
+
+
+def picture(folder: Path) -> list[Path]:
+    """Draw quality against the cost of a forget, a panel for each data set."""
+    from receraser.reproduce.picture import saved
+
+    kept = [json.loads(path.read_text()) for path in sorted(folder.glob("closed-form-*.json"))]
+    results = [one for one in kept if "runs" in one]
+    return saved(folder / "closed-form", (5.0 * len(results), 5.6), lambda figure: _draw(figure, results))
+
+
+def _draw(figure: Figure, results: Sequence[Mapping[str, Any]]) -> None:
+    from receraser.reproduce.picture import colour, face, label_below, marker, panels, plain_logarithm, titled
+
+    names = [one["dataset"] for one in results]
+    for axes, result in zip(panels(figure, names), results, strict=True):
+        for name, (row, label) in DRAWN.items():
+            runs = [run for run in result["runs"] if run["what"] == name]
+            if runs:
+                x, y = (statistics.mean(run[key] for run in runs) for key in ("forget", "ndcg@20"))
+                style = {"marker": marker(row), "markersize": 12, "markerfacecolor": face(row)}
+                axes.plot([x], [y], color=colour(row), linestyle="", label=label, **style)  # type: ignore[arg-type]
+        axes.set_xlabel("seconds to forget one user")
+        axes.margins(0.15)
+        plain_logarithm(axes, "x")
+        if result is results[0]:
+            axes.set_ylabel("NDCG@20")
+    titled(figure, "Without shards, and WMF in shards: quality against the cost of a forget")
+    label_below(figure)
 
 
 def _paths(runs: Sequence[Mapping[str, Any]]) -> str:
@@ -457,6 +507,7 @@ def main() -> None:
             result["sequence"] = sequence(data, args.sequence)
         path.write_text(json.dumps(result | about, indent=1) + "\n")
     if args.report:
+        picture(args.out)
         (args.out / "closed-form.md").write_text(report(args.out))
 
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,7 @@ def facts(command: str) -> dict[str, Any]:
         "command": command,
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "hardware": _hardware(),
+        "version": version("receraser"),
     }
 
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from receraser.engine import Engine
     from receraser.evaluation import Evaluation
     from receraser.execution.local import LocalExecutor
-    from receraser.models.factors import FactorModel
 
 RESULTS = Path(__file__).parent / "results"
 METRICS = ("recall@20", "ndcg@20")
@@ -144,7 +143,8 @@ def choose(data: Dataset, model: str, args: argparse.Namespace) -> None:
     )
     options += f" --dim {args.dim}" * bool(args.dim) + f" --choose {' '.join(args.choose)}"
     options += f" --set {' '.join(args.set)}" if args.set else ""
-    trials: list[dict[str, object]] = []
+    path = args.out / f"spectral-choices-{_named(data, model, args)}.json"
+    trials = json.loads(path.read_text())["trials"] if path.exists() else []
     with LocalExecutor(2 if args.device == "cuda" else None) as executor:
         for k in args.shards:
             config = resolve(dataclasses.replace(configs(data, model, args)[1], shards=k))
@@ -152,14 +152,20 @@ def choose(data: Dataset, model: str, args: argparse.Namespace) -> None:
             for values in itertools.product(*(values.split(",") for _, values in asked)):
                 way = {key: value for (key, _), value in zip(asked, values, strict=True)}
                 own = resolve(config, {f"aggregation.{key}": value for key, value in way.items()})
-                ways[", ".join(f"{key}={value}" for key, value in way.items())] = ("spectral", own.aggregation_settings)
-            engine = Engine.from_config(config, executor=executor).fit(data.train)
+                ways[" ".join(f"{key}={value}" for key, value in way.items())] = ("spectral", own.aggregation_settings)
+            held = None if data.refits else data.valid  # they end the epochs of what is measured too
+            engine = Engine.from_config(config, executor=executor).fit(data.train, valid=held)
             for name, found in on_the_same(engine, ways, executor, data.valid):
-                trials.append({"shards": k, "settings": name} | {metric: found.metrics[metric] for metric in METRICS})
+                tried = {"shards": k, "settings": " ".join([*args.set, name])}
+                trials = [one for one in trials if {key: one[key] for key in tried} != tried]
+                trials.append(tried | {metric: found.metrics[metric] for metric in METRICS})
                 print(f"{data.name} {model} {trials[-1]}", file=sys.stderr, flush=True)
-            about = {"dim": config.hyperparameters["dim"], "aggregation_settings": dict(config.aggregation_settings)}
-            result = {"dataset": data.name, "model": model, **about, **_origin(options, args.device), "trials": trials}
-            _write(args.out / f"spectral-choices-{_named(data, model, args)}.json", result)
+                about = {"dim": config.hyperparameters["dim"], "submodels": dict(config.hyperparameters)}
+                about |= {"aggregation settings": dict(config.aggregation_settings)}
+                _write(
+                    path,
+                    {"dataset": data.name, "model": model, **about, **_origin(options, args.device), "trials": trials},
+                )
 
 
 def one_seed(
@@ -168,7 +174,6 @@ def one_seed(
     """Return the rows of one seed, and the settings of everything."""
     from receraser.config import resolve
     from receraser.engine import Engine
-    from receraser.models.registry import make_factor_model
 
     train, valid, test = data.full, None if data.refits else data.valid, data.test
     alone, merged = configs(data, model, args, seed)
@@ -212,8 +217,7 @@ def one_seed(
             wider = {**config.aggregation_settings, "width": width}
             sharded(f"K={k}, width={width}", dataclasses.replace(config, aggregation_settings=wider))
     if not args.plain:
-        base = make_factor_model(model, retrain.config.hyperparameters)
-        keep(compared("control: random vectors, 1 sweep", swept(train, test, seed, base, rank=args.dim or 64), full))
+        keep(compared("control: random vectors, 1 sweep", control(data, merged), full))
     about: dict[str, object] = {
         "hyperparameters": dict(retrain.config.hyperparameters),
         "submodels": dict(engine.config.hyperparameters),
@@ -300,22 +304,36 @@ def forget_seconds(engine: object, train: Interactions, executor: LocalExecutor,
     return {"forget": statistics.mean(total for total, _ in found), "forget stages": mean}
 
 
-def swept(
-    train: Interactions, test: Interactions, seed: int, base: FactorModel, *, rank: int = 64, n_sweeps: int = 1
-) -> Evaluation:
-    """Return what so many sweeps from random item vectors reach: the control of polish."""
+def control(data: Dataset, config: EngineConfig, n_sweeps: int = 1) -> Evaluation:
+    """Return what so many sweeps from random item vectors reach, with the weights that `polish` has: its control."""
+    from receraser.config import resolve
     from receraser.data.ids import pseudonyms
     from receraser.evaluation import evaluate
     from receraser.keys import PUBLIC_KEY
-    from receraser.models.factors import initial_vectors
-    from receraser.models.folded import FoldedScorer
-    from receraser.training.least_squares import polished
+    from receraser.reproduce.measuring import swept
 
-    train, test = (one.rename_users(pseudonyms(one.users, PUBLIC_KEY)) for one in (train, test))
-    weight, penalty = base.fold_in_settings()
-    start = initial_vectors(train.items, rank, 0.1 / rank**0.5, seed, "item")
-    vectors = polished(start, train, n_sweeps, missing_weight=weight, regularization=penalty)
-    return evaluate(FoldedScorer(train.items, vectors, weight, penalty), train, test, at=(20,))
+    rows, test = (one.rename_users(pseudonyms(one.users, PUBLIC_KEY)) for one in (data.full, data.test))
+    polish = {**config.aggregation_settings, "polish": n_sweeps}
+    return evaluate(
+        swept(rows, resolve(dataclasses.replace(config, aggregation_settings=polish))), rows, test, at=(20,)
+    )
+
+
+def renew_controls(data: Dataset, model: str, args: argparse.Namespace) -> None:
+    """Measure the controls of a result again; without the retrains, of which the means alone are kept: no intervals."""
+    path = args.out / f"spectral-{_named(data, model, args)}.json"
+    result = json.loads(path.read_text())
+    args.set = result.get("set", [])
+    for number, run in enumerate(result["runs"]):
+        if run["what"].startswith("control"):
+            full = next(one for one in result["runs"] if (one["what"], one["seed"]) == ("retrain", run["seed"]))
+            found = control(data, configs(data, model, args, run["seed"])[1])
+            row = {"what": run["what"], "seed": run["seed"], **{m: found.metrics[m] for m in METRICS}}
+            result["runs"][number] = row | {f"{m} share": found.metrics[m] / full[m] for m in METRICS}
+            print(
+                f"{data.name} {model} seed {run['seed']} {_short(result['runs'][number])}", file=sys.stderr, flush=True
+            )
+    _write(path, result)
 
 
 def _short(row: Mapping[str, object]) -> str:
@@ -334,8 +352,8 @@ def report(folder: Path) -> str:
         "warm, as a share of the retrain's fit in the same run. Where a retrain's `dim` below is another number than",
         "the merge's `rank`, they are not of equal size. Written by `python -m benchmarks.spectral --report`.",
     ]
-    kept = {path: json.loads(path.read_text()) for path in sorted(folder.glob("spectral-*.json"))}
-    for result in [one for one in kept.values() if "runs" in one]:
+    kept = [json.loads(path.read_text()) for path in sorted(folder.glob("spectral-*.json"))]
+    for result in [one for one in kept if "runs" in one]:
         dim = result["hyperparameters"]["dim"]
         lines += ["", f"## {result['dataset']}, {result['model']}" + f", vectors of {dim}" * (dim != 64), ""]
         lines += [f"`{result['command']}`, {result['hardware']}, {result['date']}", ""]
@@ -354,7 +372,7 @@ def report(folder: Path) -> str:
             lines.append("| " + " | ".join(cells) + " |")
         for name, what in SETTINGS.items():
             lines += ["", f"{name}: " + ", ".join(f"{key}={value}" for key, value in result[what].items())]
-    for result in [one for one in kept.values() if "trials" in one]:
+    for result in [one for one in kept if "trials" in one]:
         lines += [
             "",
             f"## How the merge was chosen: {result['dataset']}, {result['model']}, vectors of {result['dim']}",
@@ -389,6 +407,7 @@ def main() -> None:
         metavar="KEY=V,V",
         help="settings of the merge, to be tried on validation rows",
     )
+    parser.add_argument("--controls", action="store_true", help="measure the controls of a result again, nothing else")
     parser.add_argument("--widths", type=int, nargs="*", default=[], help="of the nodes, beside the preset's")
     parser.add_argument("--plain", action="store_true", help="leave out the other merges and the control")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -397,7 +416,8 @@ def main() -> None:
     if args.data is not None:
         data = load(args.data, args.dataset)
         for model in args.models:
-            (choose if args.choose else measure)(data, model, args)
+            do = renew_controls if args.controls else choose if args.choose else measure
+            do(data, model, args)
     if args.report:
         (args.out / "spectral.md").write_text(report(args.out))
 

@@ -22,10 +22,12 @@ def spread(values: Sequence[float]) -> str:
 
 
 def share(runs: Sequence[Mapping[str, Any]], metric: str) -> str:
-    """Return the mean share of the retrain, with the lowest and the highest end of the seeds' intervals."""
+    """Return the mean share of the retrain, with the lowest and the highest end of the seeds' intervals where known."""
     if f"{metric} share" not in runs[0]:
         return ""
     mean = statistics.mean(run[f"{metric} share"] for run in runs)
+    if f"{metric} interval" not in runs[0]:
+        return f"{mean:.1%}"
     low = min(run[f"{metric} interval"][0] for run in runs)
     high = max(run[f"{metric} interval"][1] for run in runs)
     return f"{mean:.1%} [{low:.1%}, {high:.1%}]"

@@ -57,6 +57,7 @@ PARTS: Mapping[str, Part] = {
     "paper-bpr": _paper("bpr"),
     "paper-lightgcn": _paper("lightgcn"),
     "serving": serving.top_ten,
+    "person": serving.one_person,
     "forget-wmf": lambda data, executor: forgets.one_user(data, executor, "wmf"),
     "forget-bpr": lambda data, executor: forgets.one_user(data, executor, "bpr", repeats=1),
     "forget-lightgcn": lambda data, executor: forgets.one_user(data, executor, "lightgcn", n=3, repeats=1),
@@ -121,13 +122,14 @@ def page(out: Path) -> str:
     """Return the page of all parts that are there."""
     parts = {name: json.loads((out / f"speed-{name}.json").read_text()) for name in PARTS if _there(out, name)}
     found = {name: one["found"] for name, one in parts.items()}
-    machines = sorted({f"{one['hardware']}, {one['date']}" for one in parts.values()})
+    machines = sorted({", ".join([one["hardware"], one["date"], *_version(one)]) for one in parts.values()})
     lines = [
         "# Speed on the CPU",
         "",
         f"`{COMMAND}` ({'; '.join(machines)}). ML-1M unless said otherwise. Ours and the peer run alternately in one",
         "process tree with the same threads; medians, in brackets the range. A forget counts from the request to the",
-        "published, certified store, and so does the full fit beside it. `speed-*.json` hold every run.",
+        "published, certified store, and so does the full fit beside it; fits of WMF and forgets take turns, fits that",
+        "take longer come once, before them. `speed-*.json` hold every run.",
         "",
         *head(["what", "ours", "other side", "ratio", "must reach"]),
         *(f"| {' | '.join(row)} |" for name in found for row in ROWS[name](found[name])),
@@ -138,6 +140,10 @@ def page(out: Path) -> str:
     if stages:
         lines += ["", *_stages({name: found[name] for name in stages})]
     return "\n".join(lines) + "\n"
+
+
+def _version(one: Mapping[str, Any]) -> list[str]:
+    return [f"version {one['version']}"] if "version" in one else []
 
 
 def _there(out: Path, name: str) -> bool:
@@ -202,6 +208,18 @@ def _paper_rows(model: str) -> Callable[[Any], list[Row]]:
 def _serving(one: Any) -> list[Row]:
     ours, theirs = (f"{1e3 * Times(one['seconds'][side]).median:.1f} ms" for side in ("ours", "implicit"))
     return [["ten best for 1,000 users", ours, f"implicit {theirs}", f"{one['ratio']:.2f} x its rate", "≥ 1.0"]]
+
+
+def _person(one: Any) -> list[Row]:
+    rows = []
+    for name, runs in one.items():
+        shown = {what: f"{1e3 * statistics.median(seconds):.2f} ms" for what, seconds in runs.items()}
+        vector = f"{shown['vector']}; " if "vector" in shown else ""
+        limit = "≤ 1 ms" if vector else "reported"
+        rows.append(
+            [f"somebody new with 1,000 rows, {name}: vector; ten best", f"{vector}{shown['list']}", "", "", limit]
+        )
+    return rows
 
 
 def _forget(label: str, limit: str) -> Callable[[Any], list[Row]]:
@@ -280,6 +298,7 @@ ROWS: Mapping[str, Callable[[Any], list[Row]]] = {
     "paper-bpr": _paper_rows("BPR"),
     "paper-lightgcn": _paper_rows("LightGCN"),
     "serving": _serving,
+    "person": _person,
     "forget-wmf": _forget("forget one user, spectral K=32, WMF", "≤ 0.4, aim 0.25"),
     "forget-bpr": _forget("forget one user, spectral K=32, BPR", "≤ 0.08"),
     "forget-lightgcn": _forget("forget one user, spectral K=32, LightGCN", "≤ 0.08"),

@@ -34,9 +34,13 @@ class FoldedScorer:
 
     def scores(self, histories: Histories) -> torch.Tensor:
         """Return (len(histories), n_items); somebody without items has no preference."""
+        return score_blocks(torch.from_numpy(self.people(histories)), torch.from_numpy(self._vectors))
+
+    def people(self, histories: Histories) -> NDArray[np.float32]:
+        """Return the vector of everybody, (len(histories), rank); nothing but zeros for somebody without items."""
         users = np.zeros((len(histories), self._vectors.shape[1]), dtype=np.float32)
         lengths = np.diff(histories.indptr)
         some = np.flatnonzero(lengths)
         indptr = np.concatenate([[0], np.cumsum(lengths[some])]).astype(np.int64)
         users[some] = self._fold_in.vectors(indptr, histories.item_index)
-        return score_blocks(torch.from_numpy(users), torch.from_numpy(self._vectors))
+        return users

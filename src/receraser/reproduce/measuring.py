@@ -33,7 +33,7 @@ from receraser.state import State
 from receraser.training.least_squares import polished
 from receraser.work import Work
 
-__all__ = ["FITS", "QUICK", "Fitted", "Workshop", "ranked", "shards_key"]
+__all__ = ["FITS", "QUICK", "Fitted", "Workshop", "ranked", "shards_key", "swept"]
 
 FITS, QUICK = 3, 5.0  # a full retrain of fewer seconds is timed so often; the median counts
 _CUTS = (10, 20, 50)
@@ -130,15 +130,8 @@ class Workshop:
 
     def sweeps(self, cell: Cell) -> Result:
         """Polish random item vectors, as `spectral` polishes merged ones: same rank, same weights, same sweeps."""
-        config = self.config(cell)
-        settings = {key: value for key, value in part_settings(config, "aggregation")[1].items() if key != "device"}
-        merge = Spectral(**settings)  # type: ignore[arg-type]
         rows = self.data.full
-        weight, penalty = merge.fold_in_settings(make_factor_model(*part_settings(config, "model")), rows.density)
-        start = initial_vectors(rows.items, merge.rank, 0.1 / merge.rank**0.5, config.seed, "item")
-        vectors = polished(start, rows, merge.polish, missing_weight=weight, regularization=penalty)
-        scorer = FoldedScorer(rows.items, vectors, weight, penalty)
-        return ranked(evaluate(scorer, rows, self.data.test, at=_CUTS))
+        return ranked(evaluate(swept(rows, self.config(cell)), rows, self.data.test, at=_CUTS))
 
     def store(self, cell: Cell) -> Result:
         """Publish a fit, and count the bytes on disk. Here alone the packages that write stores are needed."""
@@ -258,6 +251,16 @@ class Workshop:
         facts = {"digest": state.digest, "level": state.level}
         epoch = state.aggregate_facts.get("best_epoch")
         return facts if epoch is None else facts | {"epochs of the aggregation": str(epoch)}
+
+
+def swept(rows: Interactions, config: EngineConfig) -> FoldedScorer:
+    """Return random item vectors, polished as this configuration of `spectral` polishes merged ones: the control."""
+    settings = {key: value for key, value in part_settings(config, "aggregation")[1].items() if key != "device"}
+    merge = Spectral(**settings)  # type: ignore[arg-type]
+    weight, penalty = merge.fold_in_settings(make_factor_model(*part_settings(config, "model")), rows.density)
+    start = initial_vectors(rows.items, merge.rank, 0.1 / merge.rank**0.5, config.seed, "item")
+    vectors = polished(start, rows, merge.polish, missing_weight=weight, regularization=penalty)
+    return FoldedScorer(rows.items, vectors, weight, penalty)
 
 
 def ranked(found: Evaluation) -> Result:
