@@ -66,7 +66,10 @@ def one_person(data: Dataset, executor: LocalExecutor, repeats: int = 200) -> di
         engine.recommend(items=liked, k=10)
         runs = [timed(lambda: engine.recommend(items=liked, k=10)) for _ in range(repeats)]  # noqa: B023
         found[name] = {"list": runs}
-        scorer = engine.state.scorer
+        scorer: object = engine.state.scorer
+        if isinstance(scorer, Gram):
+            weights = scorer.fold_in_settings(data.train.density)
+            scorer = FoldedScorer(scorer.items_, scorer.item_vectors_, *weights)
         if isinstance(scorer, FoldedScorer):  # a graphfilter has no vectors of people
             history = Histories.from_lists([""], [scorer.items_.indices(liked)])
             found[name]["vector"] = [timed(lambda: scorer.people(history)) for _ in range(repeats)]  # noqa: B023
