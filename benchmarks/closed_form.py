@@ -142,6 +142,7 @@ def cores(data: Dataset, settings: Settings) -> list[dict[str, object]]:
 
 def contenders(data: Dataset, trials: Mapping[str, list[Settings]], seed: int) -> dict[str, EngineConfig]:
     """Return what stands in the table: WMF, spectral over it, the models without shards, spectral over gram."""
+    from receraser.config import EngineConfig
     from receraser.reproduce.settings import chosen
 
     wmf = chosen(data.name, "wmf", "retrain", seed=seed).config
@@ -151,7 +152,7 @@ def contenders(data: Dataset, trials: Mapping[str, list[Settings]], seed: int) -
     for model in WITHOUT_SHARDS:
         if model in trials:
             best = trials[model][0]["settings"]
-            found[model] = dataclasses.replace(wmf, model=model, hyperparameters=best)
+            found[model] = EngineConfig(model=model, hyperparameters=best, seed=seed, device="cpu")
     if "gram" in found:  # its own settings, nothing more was chosen
         sharded = dataclasses.replace(found["gram"], method="spectral", shards=10)
         wider = {"rank": sharded.hyperparameters["rank"], "width": 256}
