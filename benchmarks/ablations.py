@@ -414,8 +414,8 @@ PLOTS = {
     "rank": "Share of the retrain's NDCG@20 against the rank of the merged space",
     "forget": "Seconds of one forget against the number of shards, beside a refit",
 }
-COLOURS = ("#0072B2", "#D55E00", "#009E73")  # Okabe and Ito's, told apart by colour-blind eyes
-MARKERS = ("o", "s", "^")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")  # Okabe and Ito's, for colour-blind eyes too
+MARKERS = ("o", "s", "^", "D", "v")
 
 
 def plots(folder: Path) -> None:
@@ -462,11 +462,14 @@ def _curve(axes: Any, points: Sequence[tuple[int, float, float, float]], number:
 def _draw_shards(pyplot: Any, results: Sequence[Row]) -> Any:
     figure, panels = pyplot.subplots(1, len(results), figsize=(3.6 * len(results), 3.4), sharey=True, squeeze=False)
     for axes, result in zip(panels[0], results, strict=True):
-        control = _points(result, {0: Cell("random", polish=1)})
-        if control:
-            axes.axhline(100 * control[0][2], color=COLOURS[2], linestyle="--", label="control: 1 sweep, random start")
+        levels = {"control: 1 sweep, random start": Cell("random", polish=1), "control: gram, no shards": Cell("gram")}
+        for number, style, (label, cell) in zip((2, 4), ("--", ":"), levels.items(), strict=True):
+            for _, _, mean, _ in _points(result, {0: cell}):
+                axes.axhline(100 * mean, color=COLOURS[number], linestyle=style, linewidth=2, label=label)
         for n, label in enumerate(("merged", "merged, then 1 sweep")):
             _curve(axes, _points(result, {k: Cell(shards=k, polish=n) for k in SHARDS}), n, label)
+        if attended := _points(result, {k: Cell("attention", k) for k in ATTENDED}):
+            _curve(axes, attended, 3, "control: attention, same shards")
         axes.axhline(100, color="black", linewidth=0.8)
         axes.set(xscale="log", xlabel="shards", title=result["dataset"])
         axes.set_xticks(SHARDS, [str(k) for k in SHARDS])
