@@ -4,12 +4,12 @@
     python -m benchmarks.ablations --data DIR --dataset ml-1m --sections shards rank --seeds 3
     python -m benchmarks.ablations --report
 
-Settings are those of Table 3 (`receraser.reproduce.settings`), chosen on validation rows: WMF's for ML-100K by
-`receraser tune`, for Yelp2018 by the section `search` here, whose trials are kept. Everything else is measured on the
-test rows, beside a retrain of the same seed, with a paired bootstrap over users. Every seed is also another hash key.
-One cell is one configuration; sections are views of cells and share them. Finished cells are kept in
-`results/ablations-DATASET.json`, so that a rerun goes on where the last one ended. Times: workers warm; `fit` is
-everything from rows to a merged model, `forget` one user, from the request to the published store (median of a few).
+Settings are those of Table 3 (`receraser.reproduce.settings`), chosen on validation rows: WMF's for ML-1M by
+`benchmarks.search`, for ML-100K by `receraser tune`, for Yelp2018 by the section `search` here, whose trials are kept.
+Everything else is measured on the test rows, beside a retrain of the same seed, with a paired bootstrap over users.
+Every seed is also another hash key. One cell is one configuration; sections are views of cells and share them. Finished
+cells are kept in `results/ablations-DATASET.json`, so that a rerun goes on where the last one ended. Times: workers
+warm; `fit` is everything from rows to a merged model, `forget` one user, from the request to the published store.
 """
 
 from __future__ import annotations
@@ -321,8 +321,9 @@ def report(folder: Path) -> str:
         "number of shards (96, with more than 16 shards 104, with more than 64 128) unless a row says otherwise.",
         "Controls: `random`, sweeps over all rows from random item vectors, no shards; `attention` over the very same",
         "submodels on the very same shards; `gram`. Settings are those of Table 3, chosen on validation rows. `fit`:",
-        "from rows to the merged model. `forget`: one user, from the request to the published store, workers warm; the",
-        "median of a few users; a retrain's forget is a refit.",
+        "from rows to the merged model. `forget`: one user, from the request to the published store, which is opened",
+        "for each of a few users and not certified, workers warm; their median. A retrain's forget is a refit, and so",
+        "is gram's, whose core an opened store does not hold.",
         "In the plots, bands reach from the lowest to the highest end of the intervals. Written by",
         "`python -m benchmarks.ablations --report` from the JSON files beside this page.",
         "",
@@ -338,6 +339,7 @@ def report(folder: Path) -> str:
 def _of_dataset(result: Row) -> list[str]:
     rows: list[Row] = result["cells"]
     command = f"{COMMAND} --dataset {result['dataset']} --sections {' '.join(TITLES)}"
+    command += f" --seeds {len({row['seed'] for row in rows})}"
     lines = ["", f"## {result['dataset']}", "", f"`{command}`, {result['hardware']}, {result['date']}", ""]
     own = {key: result["hyperparameters"][key] for key in ("missing_weight", "regularization", "n_sweeps", "cg_steps")}
     shown = ", ".join(f"{key}={value}" for key, value in own.items())

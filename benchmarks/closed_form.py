@@ -29,6 +29,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -234,8 +235,7 @@ def timed(
         asked = data.full.users.ids[:: len(data.full.users) // FORGOTTEN][:forgotten]
         if asked:
             with Engine.changing(store, executor=executor, keyring=keyring) as opened:
-                _forget_each(opened, data, asked, totals)
-                row["forget stages"] = rounded(opened.seconds)
+                row["forget stages"] = _forget_each(opened, data, asked, totals)
         every = [seconds for own in totals.values() for seconds in own]
         row |= {"forgets": totals, "path": max(totals, key=lambda path: len(totals[path]), default=None)}
         row |= {"forget": statistics.median(every) if every else None}
@@ -243,17 +243,25 @@ def timed(
     return found, row
 
 
-def _forget_each(engine: Engine, data: Dataset, users: Sequence[str], totals: dict[str, list[float]]) -> None:
-    """Forget users one by one, put back each time, and note the seconds by path; the last one warms up before."""
+def _forget_each(
+    engine: Engine, data: Dataset, users: Sequence[str], totals: dict[str, list[float]]
+) -> dict[str, float]:
+    """Forget users one by one, put back each time, and note the seconds by path; the last one warms up before.
+
+    Returns the stages of the last forget.
+    """
     begun = time.perf_counter()
+    stages: dict[str, float] = {}
     for number, user in enumerate([users[-1], *users]):
         started = time.perf_counter()
         report = engine.forget([user])
         if number:
             totals.setdefault(report.path, []).append(time.perf_counter() - started)
+            stages = rounded(engine.seconds)
         engine.add(data.full.take(data.full.user_index == data.full.users.index_of(user)))
         if totals and time.perf_counter() - begun > WITHIN:
             break
+    return stages
 
 
 def rounded(seconds: Mapping[str, float]) -> dict[str, float]:
@@ -488,7 +496,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--report", action="store_true")
     args = parser.parse_args()
-    about = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "hardware": f"CPU, {os.cpu_count()} cores"}
+    about = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "hardware": f"CPU, {os.cpu_count()} cores",
+        "version": version("receraser"),
+    }
     if args.millions:
         found = millions() | about | {"command": "python -m benchmarks.closed_form --millions"}
         (args.out / "closed-form-synthetic.json").write_text(json.dumps(found, indent=1) + "\n")
@@ -506,7 +518,9 @@ def main() -> None:
             result["command"] = f"{COMMAND} --dataset {args.dataset} --seeds {args.seeds}"
         if args.sequence:
             result["sequence"] = sequence(data, args.sequence)
-        path.write_text(json.dumps(result | about, indent=1) + "\n")
+        if args.seeds or "date" not in result:  # of the table: what else there is has the day of its own run
+            result |= about
+        path.write_text(json.dumps(result, indent=1) + "\n")
     if args.report:
         picture(args.out)
         (args.out / "closed-form.md").write_text(report(args.out))

@@ -31,6 +31,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,6 +111,7 @@ def _origin(options: str, device: str) -> dict[str, object]:
         "command": f"{COMMAND} {options}",
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "hardware": torch.cuda.get_device_name() if device == "cuda" else f"CPU, {os.cpu_count()} cores",
+        "version": version("receraser"),
     }
 
 
@@ -333,7 +335,7 @@ def renew_controls(data: Dataset, model: str, args: argparse.Namespace) -> None:
             print(
                 f"{data.name} {model} seed {run['seed']} {_short(result['runs'][number])}", file=sys.stderr, flush=True
             )
-    _write(path, result)
+    _write(path, result | {"controls": datetime.datetime.now(datetime.UTC).date().isoformat()})
 
 
 def _short(row: Mapping[str, object]) -> str:
@@ -348,9 +350,10 @@ def report(folder: Path) -> str:
         "",
         "Test rows; means over seeds (each another hash key too) ± half the range; settings chosen on validation rows.",
         "Shares are of a retrain with the same seed; in brackets the lowest and the highest end of the seeds' 95 %",
-        "paired bootstrap intervals over users. Forget: one user, from the request to the published store, workers",
-        "warm, as a share of the retrain's fit in the same run. Where a retrain's `dim` below is another number than",
-        "the merge's `rank`, they are not of equal size. Written by `python -m benchmarks.spectral --report`.",
+        "paired bootstrap intervals over users. Forget: one user, from the request to the published store, which was",
+        "opened for it, workers warm, as a share of the retrain's fit in the same run. Where a retrain's `dim` below",
+        "is another number than the merge's `rank`, they are not of equal size. Written by",
+        "`python -m benchmarks.spectral --report`.",
     ]
     kept = [json.loads(path.read_text()) for path in sorted(folder.glob("spectral-*.json"))]
     for result in [one for one in kept if "runs" in one]:
@@ -370,6 +373,8 @@ def report(folder: Path) -> str:
                 forget = statistics.mean(r["forget"] for r in runs) if "forget" in runs[0] else None
                 cells += ["", ""] if forget is None else [f"{forget:.2f}", f"{forget / full:.2f}"]
             lines.append("| " + " | ".join(cells) + " |")
+        if "controls" in result:
+            lines += ["", f"The controls are of {result['controls']} (`--controls`), without intervals."]
         for name, what in SETTINGS.items():
             lines += ["", f"{name}: " + ", ".join(f"{key}={value}" for key, value in result[what].items())]
     for result in [one for one in kept if "trials" in one]:

@@ -91,17 +91,19 @@ def _short(model: str) -> dict[str, object]:
     return {} if model == "wmf" else {"n_epochs": 1}
 
 
-def one_user(data: Dataset, executor: LocalExecutor, model: str, n: int = 7, repeats: int = 3) -> dict[str, Any]:
-    """Time a full fit, and users forgotten one by one by `spectral` with 32 shards.
+def one_user(data: Dataset, executor: LocalExecutor, model: str, n: int = 7, *, in_turn: bool = True) -> dict[str, Any]:
+    """Time full fits, and users forgotten one by one by `spectral` with 32 shards.
 
-    Fits of WMF, which are short, and forgets take turns; of the other models one fit comes first.
+    Parameters
+    ----------
+    in_turn
+        Let fits and forgets take turns; otherwise one fit, that takes long, comes first.
     """
     from receraser.data.readers import read
     from receraser.engine import Engine
     from receraser.proof.keyring import Keyring
 
-    in_turn = repeats > 1
-    whole = {} if in_turn else retrain(data, executor, model, repeats)
+    whole = {} if in_turn else retrain(data, executor, model, 1)
     config = config_for(model, "spectral", 32)
     valid = None if model == "wmf" else data.valid
     with tempfile.TemporaryDirectory() as place:

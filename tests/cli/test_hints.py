@@ -43,7 +43,7 @@ class Size(Interactions):
             {"model": "bpr"},
             200_000,
             4000,
-            ["all 200,000 rows on a CPU, bpr takes more than a hundred times as long as gram, which is about as good"],
+            ["all 200,000 rows on a CPU, bpr takes about a hundred times as long as gram, which is about as good"],
         ),
         ({"model": "bpr", "device": "cuda"}, 200_000, 4000, []),
         (

@@ -46,8 +46,8 @@ def hints(config: EngineConfig, rows: Interactions) -> list[str]:
         )
     if config.model in ("bpr", "lightgcn") and config.device == "cpu" and len(rows) >= _SLOW_ROWS:
         found.append(
-            f"fitted on all {len(rows):,} rows on a CPU, {config.model} takes more than a hundred times as long as "
-            "gram, which is about as good: --method retrain --model gram"
+            f"fitted on all {len(rows):,} rows on a CPU, {config.model} takes about a hundred times as long as gram, "
+            "which is about as good where items have many rows: --method retrain --model gram"
         )
     if sharded and len(rows) / config.shards < _THIN_SHARD and len(rows) >= _THIN_SHARD:
         enough = len(rows) // (2 * _THIN_SHARD)
