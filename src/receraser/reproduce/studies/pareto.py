@@ -46,7 +46,7 @@ METHODS = (
 )
 SHARDS = (5, 10, 20, 32, 50)
 FORGETS = 10
-_NEAR = 0.85  # of the best quality: so far down the picture goes
+_NEAR = 0.8  # of the best quality: so far down the picture goes
 Point = tuple[str, float, float, float]  # line, shards, seconds, NDCG@20
 
 
@@ -185,7 +185,7 @@ def _tell(axes: Axes, far: Mapping[str, Sequence[float]]) -> None:
     low, high = axes.get_ylim()
     axes.set_ylim(low - 0.09 * len(far) * (high - low), high)
     for number, (row, values) in enumerate(far.items()):
-        ends = dict.fromkeys(f"{value:.2f}" for value in (min(values), max(values)))
+        ends = dict.fromkeys(f"{value:#.2g}" for value in (min(values), max(values)))
         text = f"below: {named(row).removeprefix('control: ')}: {' to '.join(ends)}"
         axes.text(0.02, 0.03 + 0.07 * number, text, color=colour(row), transform=axes.transAxes, fontsize=12)
 
