@@ -1,12 +1,17 @@
-"""What a batch of forgotten users or items costs, as a picture, beside the full fit it is to be compared with."""
+"""Pictures: what a batch of forgotten users or items costs beside a full fit; every ratio beside its limit."""
 
 from __future__ import annotations
 
+import re
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["many"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["limits", "many"]
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#555555"  # told apart by everybody
 
@@ -34,3 +39,36 @@ def many(found: Any, out: Path) -> None:
         for kind in ("png", "svg"):
             figure.savefig(out / f"speed-many.{kind}", dpi=150, metadata={"Date": None} if kind == "svg" else None)
         plt.close(figure)
+
+
+def limits(rows: Sequence[Sequence[str]], out: Path) -> None:
+    """Draw, for every row of the table with a ratio and a limit, how much of it is used; first numbers count."""
+    from receraser.reproduce.picture import saved
+
+    used = []
+    for what, _, _, ratio, limit in rows:
+        if ratio and limit[0] in "≤≥":
+            used.append((what, _used(_numbers(ratio)[0], limit)))
+    saved(out / "speed", (11.0, 1.2 + 0.42 * len(used)), lambda figure: _draw_limits(figure, used))
+
+
+def _used(ratio: float, limit: str) -> float:
+    """Return the share of a limit that a ratio uses: below 1 it holds."""
+    number = _numbers(limit)[0]
+    return ratio / number if limit.startswith("≤") else number / ratio
+
+
+def _draw_limits(figure: Figure, used: Sequence[tuple[str, float]]) -> None:
+    axes = figure.subplots()
+    names = [what for what, _ in used][::-1]
+    shares = [share for _, share in used][::-1]
+    axes.barh(range(len(used)), shares, color=[BLUE if share <= 1 else ORANGE for share in shares])
+    axes.set_yticks(range(len(used)), names)
+    axes.axvline(1, color="black", linestyle="--", linewidth=1)
+    axes.set_xlabel("share of the limit that is used (1: the limit)")
+    axes.grid(axis="y", visible=False)
+    figure.suptitle("Two CPU cores: every ratio beside its limit", fontsize=18)
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(one) for one in re.findall(r"[0-9]+(?:\.[0-9]+)?", text)]
