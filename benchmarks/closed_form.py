@@ -20,21 +20,19 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import itertools
 import json
-import os
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.harness import facts
 from benchmarks.tables import head, share, spread
 from receraser.reproduce.comparing import bootstrap
 from receraser.reproduce.datasets import NAMES, Dataset, load
@@ -496,13 +494,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--report", action="store_true")
     args = parser.parse_args()
-    about = {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "hardware": f"CPU, {os.cpu_count()} cores",
-        "version": version("receraser"),
-    }
     if args.millions:
-        found = millions() | about | {"command": "python -m benchmarks.closed_form --millions"}
+        found = millions() | facts("python -m benchmarks.closed_form --millions")
         (args.out / "closed-form-synthetic.json").write_text(json.dumps(found, indent=1) + "\n")
     if args.data is not None:
         path = args.out / f"closed-form-{args.dataset}.json"
@@ -515,11 +508,9 @@ def main() -> None:
         if args.seeds:
             again = [run for run in result.get("runs", []) if run["what"].split(",")[0] not in args.again]
             result["runs"] = measure(data, result["search"], args.seeds, again)
-            result["command"] = f"{COMMAND} --dataset {args.dataset} --seeds {args.seeds}"
+            result |= facts(f"{COMMAND} --dataset {args.dataset} --seeds {args.seeds}")  # those of the table
         if args.sequence:
             result["sequence"] = sequence(data, args.sequence)
-        if args.seeds or "date" not in result:  # of the table: what else there is has the day of its own run
-            result |= about
         path.write_text(json.dumps(result, indent=1) + "\n")
     if args.report:
         picture(args.out)

@@ -25,18 +25,17 @@ import dataclasses
 import datetime
 import itertools
 import json
-import os
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.harness import facts
 from benchmarks.tables import head, share, spread
 from receraser.reproduce.comparing import bootstrap
 from receraser.reproduce.datasets import NAMES, Dataset, load
@@ -107,12 +106,8 @@ def _origin(options: str, device: str) -> dict[str, object]:
     """Return how, when and on what a result was computed."""
     import torch
 
-    return {
-        "command": f"{COMMAND} {options}",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "hardware": torch.cuda.get_device_name() if device == "cuda" else f"CPU, {os.cpu_count()} cores",
-        "version": version("receraser"),
-    }
+    about = facts(f"{COMMAND} {options}")
+    return about | ({"hardware": torch.cuda.get_device_name()} if device == "cuda" else {})
 
 
 def _write(path: Path, result: object) -> None:
