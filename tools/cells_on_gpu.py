@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 from receraser.execution.local import LocalExecutor, workers_for
 from receraser.reproduce import paper
 from receraser.reproduce.cell import Cell
+from receraser.reproduce.command import orders_of
 from receraser.reproduce.datasets import Dataset, load
 from receraser.reproduce.jobs import Done, computed, timed
 from receraser.reproduce.kept import Kept
@@ -45,20 +46,18 @@ ALONE = ("fit", "first")  # of what is timed: that is fitted when its turn comes
 
 def missing(options: argparse.Namespace, data: Dataset, kept: Kept) -> list[list[Cell]]:
     """Return the cells to compute, those of the same submodels together, most shards first: they take longest."""
-    cells = []
-    for study in options.studies:
-        order = Order(
-            study,
-            dataset=options.dataset,
-            data=options.data,
-            models=tuple(options.models),
-            methods=tuple(options.methods),
-            seeds=options.seeds,
-            device=options.device,
-            forgets=options.forgets,
-            within=options.within,
-        )
-        cells += [entry.cell for entry in find_study(study).entries(order)]
+    order = Order(
+        options.studies[0],
+        dataset=options.dataset,
+        data=options.data,
+        models=tuple(options.models),
+        methods=tuple(options.methods),
+        seeds=options.seeds,
+        device=options.device,
+        forgets=options.forgets,
+        within=options.within,
+    )
+    cells = [entry.cell for one in orders_of(options.studies, order) for entry in find_study(one.study).entries(one)]
     groups = [
         [one for one in group if _wanted(one, data, kept, options.device) and not (options.untimed and timed(one))]
         for group in in_groups(cells, options.device)

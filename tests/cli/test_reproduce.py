@@ -27,6 +27,13 @@ def test_a_dry_run(cli: Cli, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_several_names(cli: Cli, tmp_path: Path) -> None:
+    names = ("batch", "levels", "--methods", "spectral,spectral-32")
+    told = cli("reproduce", *names, *SMALL, "--out", tmp_path / "out", "--dry-run").err
+    assert "batch: wmf, spectral, K=32, seed 0, who=random, size=0.2" in told
+    assert "forgets: wmf, spectral, K=10, seed 0, level=items, n=10" in told
+
+
 def test_wrong_names(cli: Cli) -> None:
     done = cli("reproduce", "figure9")
     assert done.code == 2

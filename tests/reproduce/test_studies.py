@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from receraser.reproduce.command import planned, reproduce
+from receraser.errors import UsageError
+from receraser.reproduce.command import orders_of, planned, reproduce
 from receraser.reproduce.datasets import load
 from receraser.reproduce.kept import Kept
 from receraser.reproduce.measuring import shards_key
@@ -18,6 +19,7 @@ from receraser.reproduce.picture import colour, face, marker
 from receraser.reproduce.studies import batch, figure4, gradual, pareto
 from receraser.reproduce.studies.registry import find_study
 from receraser.reproduce.studies.study import ATTENDED, POLISHED, SWEPT
+from receraser.work import Work
 from tests.nightly import at_night
 from tests.reproduce.conftest import WORLD
 
@@ -51,7 +53,7 @@ AT_NIGHT = ("figure3", "levels", "pareto", "storage")
 @pytest.mark.parametrize("study", [*(name for name in STUDIES if name not in AT_NIGHT), *at_night(*AT_NIGHT)])
 def test_from_end_to_end(study: str, out: Path) -> None:
     told: list[str] = []
-    ran, files = reproduce(order(study, out), told.append)
+    ran, files = reproduce([order(study, out)], told.append)
     assert ran.failed == []
     expected = ["json", "md"] + (["png", "svg"] if study in PICTURES else [])
     name = f"{study}-{WORLD}" + ("" if study == "table2" else "-wmf")  # a data set has no model
@@ -71,7 +73,7 @@ def test_from_end_to_end(study: str, out: Path) -> None:
 
 
 def test_no_row_and_no_id_is_in_the_files(out: Path) -> None:
-    _, files = reproduce(order("figure2", out), lambda _: None)
+    _, files = reproduce([order("figure2", out)], lambda _: None)
     data = load(None, WORLD)
     names = [*data.pseudonymous().full.users, *data.full.users]
     cells = [path.read_text() for path in (out / "cells").glob("*.json")]
@@ -83,17 +85,17 @@ def test_no_row_and_no_id_is_in_the_files(out: Path) -> None:
 def test_a_report_needs_no_data_and_computes_nothing(
     out: Path, monkeypatch: pytest.MonkeyPatch, no_pictures: None
 ) -> None:
-    reproduce(order("table3", out), lambda _: None)
+    reproduce([order("table3", out)], lambda _: None)
     page = (out / f"table3-{WORLD}-wmf.md").read_text()
     monkeypatch.setattr("receraser.reproduce.command.load", None)
     monkeypatch.setattr("receraser.reproduce.command.run", None)
-    _, files = reproduce(order("table3", out, report=True), lambda _: None)
+    _, files = reproduce([order("table3", out, report=True)], lambda _: None)
     assert files[1].read_text() == page
 
 
 def test_a_page_says_how_many_requests_were_timed(tmp_path: Path, no_pictures: None) -> None:
     asked = order("table4", tmp_path, methods=("retrain", "spectral"), forgets=3, within=1e-9)
-    _, files = reproduce(asked, lambda _: None)
+    _, files = reproduce([asked], lambda _: None)
     page = files[1].read_text()
     assert "--forgets 3 --within 1e-09" in page
     assert "began within 1e-09 s (1 of a line)" in page
@@ -108,42 +110,76 @@ def test_a_page_says_how_many_requests_were_timed(tmp_path: Path, no_pictures: N
         assert result is not None
         if entry.row == "spectral":
             kept.write(entry.cell, rows, "cpu", dataclasses.replace(result, seconds={}))
-    _, files = reproduce(dataclasses.replace(asked, report=True), lambda _: None)
+    _, files = reproduce([dataclasses.replace(asked, report=True)], lambda _: None)
     assert "with every rebuild; blank where\nfirst fits ran side by side: `receraser" in files[1].read_text()
 
 
 def test_a_page_says_what_is_missing(out: Path, no_pictures: None) -> None:
-    reproduce(order("figure2", out), lambda _: None)
+    reproduce([order("figure2", out)], lambda _: None)
     two = Order("figure2", dataset=WORLD, models=("wmf",), seeds=2, out=out, report=True)
-    _, files = reproduce(two, lambda _: None)
+    _, files = reproduce([two], lambda _: None)
     assert "**Not complete**: 6 of 12 cells are missing (WMF: Retrain; WMF: Random; " in files[1].read_text()
 
 
 def test_cells_of_another_device_are_found_where_there_is_none(out: Path, tmp_path: Path, no_pictures: None) -> None:
     """Computed on a GPU, copied, and reported on a machine that has none."""
-    reproduce(order("figure2", out), lambda _: None)
+    reproduce([order("figure2", out)], lambda _: None)
     rows = load(None, WORLD).digest
     here, there = Kept(out / "cells"), Kept(tmp_path / "cells")
     for entry in find_study("figure2").entries(order("figure2", out)):
         result = here.read(entry.cell.digest(rows, "cpu"))
         assert result is not None
         there.write(entry.cell, rows, "cuda", dataclasses.replace(result, about={**result.about, "device": "cuda"}))
-    _, files = reproduce(order("figure2", tmp_path, report=True, device="auto"), lambda _: None)
+    _, files = reproduce([order("figure2", tmp_path, report=True, device="auto")], lambda _: None)
     document = json.loads(files[0].read_text())
     assert document["missing"] == 0
     assert document["settings"]["wmf, inbp"]["device"] == "cuda"
 
 
 def test_a_plan_counts_cells_of_two_ranks_apart(tmp_path: Path) -> None:
-    cells = planned(order("table3", tmp_path, methods=("gram",)))
+    cells = planned([order("table3", tmp_path, methods=("gram",))])
     assert cells == ["fit: gram, retrain, seed 0", "fit: gram, retrain, seed 0, rank=128"]
 
 
 def test_models_without_shards_alone_have_a_page_and_no_picture(tmp_path: Path) -> None:
-    ran, files = reproduce(order("table3", tmp_path, methods=("gram",)), lambda _: None)
+    ran, files = reproduce([order("table3", tmp_path, methods=("gram",))], lambda _: None)
     assert ran.failed == []
     assert [file.suffix for file in files] == [".json", ".md"]
     assert "Gram" in files[1].read_text()
+
+
+def test_several_studies_at_once_fit_once_what_they_share(
+    tmp_path: Path, no_pictures: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same digests as one after the other; each study takes the methods that it has."""
+    fits: list[str] = []
+    really = Work.fit
+    monkeypatch.setattr(Work, "fit", lambda self, *rows: fits.append(self._config.aggregation) or really(self, *rows))
+    orders = orders_of(["batch", "gradual"], order("batch", tmp_path, methods=("spectral", "spectral-32", "gram")))
+    assert [one.methods for one in orders] == [("spectral", "spectral-32", "gram"), ("spectral", "gram")]
+    ran, files = reproduce(orders, lambda _: None)
+    assert (ran.failed, ran.done) == ([], len(planned(orders)))
+    assert [file.stem for file in files if file.suffix == ".json"] == [f"{one.study}-{WORLD}-wmf" for one in orders]
+    # Both sizes of a batch and the gradual leave set out from one fit with ten shards; one of what is left at the end.
+    ten, of_32, rebuilt = 1, 1, 1
+    assert fits.count("spectral") == ten + of_32 + rebuilt
+    again, _ = reproduce(orders, lambda _: None)
+    assert again.done == 0
+
+
+def test_methods_that_a_study_has_not(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none of batch, storage has a method 'spectra': did you mean 'spectral'\?"):
+        orders_of(["batch", "storage"], order("batch", tmp_path, methods=("spectra",)))
+    with pytest.raises(UsageError, match="storage has none of the methods spectral-32; it has retrain, sisa"):
+        orders_of(["batch", "storage"], order("batch", tmp_path, methods=("spectral-32",)))
+    twice = orders_of(["batch", "batch"], order("batch", tmp_path))
+    assert [one.study for one in twice] == ["batch"]
+
+
+@pytest.mark.parametrize("study", PICTURES)
+def test_every_method_is_known_by_its_study(study: str) -> None:
+    for method in find_study(study).methods:
+        assert find_study(study).entries(Order(study, dataset=WORLD, models=("wmf",), methods=(method,), seeds=1))
 
 
 def test_studies_share_cells(tmp_path: Path) -> None:
@@ -204,4 +240,4 @@ def test_every_data_set_has_settings(study: str, dataset: str) -> None:
         if config is not None and "rank" not in entry.row and config.model != "graphfilter":
             assert config.hyperparameters.get("dim", config.hyperparameters.get("rank", 64)) == 64
             assert config.aggregation_settings.get("rank", 64) == 64
-    assert len(planned(Order(study, dataset=dataset, seeds=1))) > 5
+    assert len(planned([Order(study, dataset=dataset, seeds=1)])) > 5

@@ -14,8 +14,8 @@ __all__ = ["reproduce"]
 
 
 def reproduce(
-    name: Annotated[
-        str,
+    names: Annotated[
+        list[str],
         typer.Argument(
             metavar="NAME",
             help="table2 to table4, figure2 to figure4; past it: first, batch, levels, gradual, storage, pareto.",
@@ -62,17 +62,17 @@ def reproduce(
     """Reproduce the paper's tables and figures, and more.
 
     Ours beside theirs. Finished cells are kept: a second run does only what is missing, and whoever interrupts loses
-    one cell at most. Writes NAME-DATASET.json, .md, .png and .svg; some models alone have files of their own. Where
-    only numpy, scipy and torch are installed, python -m receraser.reproduce computes the same cells; copy them and make
-    the page here, with --report.
+    one cell at most. Several names together fit once what they share. Writes NAME-DATASET.json, .md, .png and .svg;
+    some models alone have files of their own. Where only numpy, scipy and torch are installed, python -m
+    receraser.reproduce computes the same cells; copy them and make the page here, with --report.
     """
     from receraser.reproduce import paper
-    from receraser.reproduce.command import planned
+    from receraser.reproduce.command import orders_of, planned
     from receraser.reproduce.command import reproduce as run
     from receraser.reproduce.order import Order, several
 
     order = Order(
-        name,
+        names[0],
         dataset=dataset,
         data=data,
         models=several(models) or paper.MODELS,
@@ -85,14 +85,15 @@ def reproduce(
         report=report,
         jobs=jobs,
     )
+    orders = orders_of(names, order)
     if dry_run:
-        cells = planned(order)
+        cells = planned(orders)
         if as_json:
             print_json({"dry_run": True, "cells": len(cells), "labels": cells})
         else:
             say("\n".join([f"{count(len(cells), 'cell')}, those that are kept already among them:", *cells]))
         return
-    ran, files = run(order, say)
+    ran, files = run(orders, say)
     if as_json:
         document = {"computed": ran.done, "failed": ran.failed, "files": [str(file) for file in files]}
         print_json(document)

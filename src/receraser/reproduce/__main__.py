@@ -12,7 +12,7 @@ from pathlib import Path
 
 from receraser.errors import ReceraserError
 from receraser.reproduce import paper
-from receraser.reproduce.command import reproduce
+from receraser.reproduce.command import orders_of, reproduce
 from receraser.reproduce.order import DEVICES, OUT, STUDIES, Order, several
 
 __all__ = ["main"]
@@ -23,7 +23,7 @@ _INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code: 0 done, 1 a cell failed, 2 wrong usage, 130 interrupted."""
     parser = argparse.ArgumentParser(prog="python -m receraser.reproduce", description=__doc__)
-    parser.add_argument("name", metavar="NAME", help=f"one of {', '.join(STUDIES)}")
+    parser.add_argument("names", metavar="NAME", nargs="+", help=f"of {', '.join(STUDIES)}")
     parser.add_argument("--data", type=Path, metavar="DIR", help="folder that holds the folder of the data set")
     parser.add_argument("--dataset", default="ml-1m", help="ml-1m, ml-100k, yelp2018, ml-10m or synthetic")
     parser.add_argument("--models", action="append", default=[], metavar="M,M", help=", ".join(paper.MODELS))
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         order = Order(
-            given.name,
+            given.names[0],
             dataset=given.dataset,
             data=given.data,
             models=several(given.models) or paper.MODELS,
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             report=given.report,
             jobs=given.jobs,
         )
-        ran, files = reproduce(order, _say, pages=given.report)
+        ran, files = reproduce(orders_of(given.names, order), _say, pages=given.report)
     except ReceraserError as error:
         _say(f"error: {error}")
         return error.exit_code

@@ -1,12 +1,12 @@
-"""What the command does: the missing cells of a study, then its page and its picture."""
+"""What the command does: the missing cells of one study or several, then their pages and pictures."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from receraser.errors import DataError
+from receraser.errors import DataError, UsageError, nearest
 from receraser.reproduce.datasets import load
 from receraser.reproduce.drawn import sets_digest
 from receraser.reproduce.kept import Kept
@@ -14,26 +14,58 @@ from receraser.reproduce.order import Order
 from receraser.reproduce.runner import Ran, run
 from receraser.reproduce.studies.registry import find_study
 
-__all__ = ["planned", "reproduce"]
+__all__ = ["orders_of", "planned", "reproduce"]
 
 Say = Callable[[str], None]
 
 
-def planned(order: Order) -> list[str]:
-    """Return the cells that an order needs, in words, each once."""
-    cells = [entry.cell for entry in find_study(order.study).entries(order)]
+def orders_of(names: Sequence[str], order: Order) -> list[Order]:
+    """Return an order for each of these studies, each once, like the one that is given.
+
+    Of the methods that it names each study takes those that it has; one that none has is told, and a study without any.
+
+    Examples
+    --------
+    >>> some = orders_of(["batch", "levels"], Order("batch", methods=("spectral", "spectral-32")))
+    >>> [(one.study, one.methods) for one in some]
+    [('batch', ('spectral', 'spectral-32')), ('levels', ('spectral',))]
+    """
+    made = [dataclasses.replace(order, study=name) for name in dict.fromkeys(names)]
+    if len(made) == 1 or not order.methods:
+        return made
+    known = {one.study: find_study(one.study).methods for one in made}
+    everywhere = sorted({method for methods in known.values() for method in methods})
+    for method in order.methods:
+        if method not in everywhere:
+            raise UsageError(f"none of {', '.join(known)} has a method {method!r}: {nearest(method, everywhere)}")
+    for name, methods in known.items():
+        if methods and not set(methods) & set(order.methods):
+            raise UsageError(f"{name} has none of the methods {', '.join(order.methods)}; it has {', '.join(methods)}")
+    return [
+        dataclasses.replace(one, methods=tuple(method for method in order.methods if method in known[one.study]))
+        for one in made
+    ]
+
+
+def planned(orders: Sequence[Order]) -> list[str]:
+    """Return the cells that some orders need, in words, each once."""
+    cells = [entry.cell for order in orders for entry in find_study(order.study).entries(order)]
     return list({cell.digest("", "cpu"): cell.label for cell in cells}.values())
 
 
-def reproduce(order: Order, say: Say, *, pages: bool = True) -> tuple[Ran, list[Path]]:
+def reproduce(orders: Sequence[Order], say: Say, *, pages: bool = True) -> tuple[Ran, list[Path]]:
     """Compute what is missing (unless a report is all that was asked for), and write the pages (if wanted).
+
+    The orders differ in nothing but study and methods (`orders_of`). Their cells are computed together: those of the
+    same submodels have them from one fit, whichever study they are of.
 
     Returns how the run ended, and the files that were written.
     """
-    study = find_study(order.study)
-    entries = study.entries(order)
+    order = orders[0]
+    entries = {one.study: find_study(one.study).entries(one) for one in orders}
+    cells = [entry.cell for some in entries.values() for entry in some]
     kept = Kept(order.cells)
-    rows, sets = None, None
+    device, rows, sets = order.device, None, None
     if order.report and order.data is None:
         rows, sets = kept.rows_of(order.dataset), kept.sets_of(order.dataset)
     ran = Ran()
@@ -46,17 +78,20 @@ def reproduce(order: Order, say: Say, *, pages: bool = True) -> tuple[Ran, list[
             )
         data = load(order.data, order.dataset)
         rows = data.digest
-        sets = sets_digest(data) if any(entry.cell.takes_sets for entry in entries) else ""
+        sets = sets_digest(data) if any(cell.takes_sets for cell in cells) else ""
         if not order.report:
             from receraser.models.factors import torch_device
 
             device = torch_device(order.device).type
             say(f"{order.dataset}: {len(data.full):,} rows to fit, {len(data.test):,} to test on; {data.origin}")
-            ran = run([entry.cell.of_sets(sets) for entry in entries], data, kept, device, say, order.jobs)
-            order = dataclasses.replace(order, device=device)
+            ran = run([cell.of_sets(sets) for cell in cells], data, kept, device, say, order.jobs)
     if not pages:
         return ran, []
     from receraser.reproduce.report import findings, write
 
-    entries = [dataclasses.replace(entry, cell=entry.cell.of_sets(sets)) for entry in entries]
-    return ran, write(study, findings(order, entries, kept, rows, order.device))
+    files = []
+    for one in orders:
+        placed = dataclasses.replace(one, device=device)
+        own = [dataclasses.replace(entry, cell=entry.cell.of_sets(sets)) for entry in entries[one.study]]
+        files += write(find_study(one.study), findings(placed, own, kept, rows, device))
+    return ran, files

@@ -103,5 +103,12 @@ def draw(found: Findings, figure: Figure) -> None:
 
 
 STUDY = Study(
-    "batch", "Many users at once", entries, page, draw, lambda n: (4.2 * max(1, n), 5.8), timed=lambda _: True
+    "batch",
+    "Many users at once",
+    entries,
+    page,
+    draw,
+    lambda n: (4.2 * max(1, n), 5.8),
+    timed=lambda _: True,
+    methods=METHODS,
 )

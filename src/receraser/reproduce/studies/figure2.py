@@ -38,4 +38,6 @@ _BARS = Bars(
     paper.FIGURE2,
     "how rows are cut into shards, under attention",
 )
-STUDY = Study("figure2", "Figure 2: ways to cut the rows into shards", entries, _BARS.page, _BARS.draw)
+STUDY = Study(
+    "figure2", "Figure 2: ways to cut the rows into shards", entries, _BARS.page, _BARS.draw, methods=PARTITIONS
+)

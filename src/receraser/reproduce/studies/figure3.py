@@ -16,11 +16,12 @@ __all__ = ["STUDY"]
 
 SAME_SHARDS = {"mean": "sisa", "static": "grapheraser", "attention": "receraser", "spectral": "spectral"}
 ON_HASH = {"attention, hash": "receraser", "spectral, hash": "spectral"}
+METHODS = (*SAME_SHARDS, "hash", "gram")
 
 
 def entries(order: Order) -> list[Entry]:
     """Return a fit for each aggregation; those of one partition share their submodels."""
-    wanted = picked(order, (*SAME_SHARDS, "hash", "gram"))
+    wanted = picked(order, METHODS)
     found = []
     for seed in range(order.seeds):
         for model in order.models:
@@ -52,4 +53,6 @@ _BARS = Bars(
     paper.FIGURE3,
     "how submodels are put together",
 )
-STUDY = Study("figure3", "Figure 3: ways to put the submodels together", entries, _BARS.page, _BARS.draw)
+STUDY = Study(
+    "figure3", "Figure 3: ways to put the submodels together", entries, _BARS.page, _BARS.draw, methods=METHODS
+)

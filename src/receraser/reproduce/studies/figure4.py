@@ -149,4 +149,5 @@ STUDY = Study(
     draw,
     lambda n: (1.5 + 4.2 * max(1, n), 7.2),
     timed=forgets_or_retrains,
+    methods=METHODS,
 )

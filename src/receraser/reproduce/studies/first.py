@@ -96,5 +96,12 @@ def draw(found: Findings, figure: Figure) -> None:
 
 
 STUDY = Study(
-    "first", "What a first fit costs", entries, page, draw, lambda n: (2 + 4.4 * max(1, n), 4.8), timed=lambda _: True
+    "first",
+    "What a first fit costs",
+    entries,
+    page,
+    draw,
+    lambda n: (2 + 4.4 * max(1, n), 4.8),
+    timed=lambda _: True,
+    methods=METHODS,
 )

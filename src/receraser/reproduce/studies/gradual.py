@@ -116,4 +116,5 @@ STUDY = Study(
     page,
     draw,
     lambda n: (1.5 + 4.4 * max(1, n), 7.2),
+    methods=METHODS,
 )

@@ -104,4 +104,4 @@ def draw(found: Findings, figure: Figure) -> None:
     label_below(figure)
 
 
-STUDY = Study("levels", "Interactions, users, items", entries, page, draw, timed=lambda _: True)
+STUDY = Study("levels", "Interactions, users, items", entries, page, draw, timed=lambda _: True, methods=METHODS)

@@ -198,4 +198,5 @@ STUDY = Study(
     draw,
     lambda n: (1 + 5.0 * max(1, n), 6.2),
     timed=forgets_or_retrains,
+    methods=METHODS,
 )

@@ -79,4 +79,6 @@ def draw(found: Findings, figure: Figure) -> None:
     label_below(figure)
 
 
-STUDY = Study("storage", "What each method keeps", entries, page, draw, lambda n: (2 + 4.4 * max(1, n), 4.8))
+STUDY = Study(
+    "storage", "What each method keeps", entries, page, draw, lambda n: (2 + 4.4 * max(1, n), 4.8), methods=METHODS
+)

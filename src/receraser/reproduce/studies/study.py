@@ -155,6 +155,8 @@ class Study:
         Of the picture, in inches, for so many models.
     timed
         Which entries' seconds are compared with others of the same model: those are to be from one machine.
+    methods
+        Those that it has: `Order.methods` is some of them.
     """
 
     name: str
@@ -164,6 +166,7 @@ class Study:
     draw: Callable[[Findings, Figure], None] | None = None
     size: Callable[[int], tuple[float, float]] = lambda n: (4.2 * max(1, n), 4.4)
     timed: Callable[[Entry], bool] = lambda _: False
+    methods: tuple[str, ...] = ()
 
 
 def picked(order: Order, known: Iterable[str], default: Iterable[str] | None = None) -> list[str]:

@@ -156,5 +156,12 @@ def draw(found: Findings, figure: Figure) -> None:
 
 
 STUDY = Study(
-    "table4", "Table 4: time", entries, page, draw, lambda n: (2 + 4.4 * max(1, n), 4.6), timed=lambda _: True
+    "table4",
+    "Table 4: time",
+    entries,
+    page,
+    draw,
+    lambda n: (2 + 4.4 * max(1, n), 4.6),
+    timed=lambda _: True,
+    methods=METHODS,
 )
