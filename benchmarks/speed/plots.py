@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from benchmarks.speed.page import Limit, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,21 +42,13 @@ def many(found: Any, out: Path) -> None:
         plt.close(figure)
 
 
-def limits(rows: Sequence[Sequence[str]], out: Path) -> None:
-    """Draw, for every row of the table with a ratio and a limit, how much of it is used; first numbers count."""
+def limits(rows: Sequence[Row], out: Path) -> None:
+    """Draw, for every row of the table with a ratio and a limit, how much of it is used."""
     from receraser.reproduce.picture import saved
 
-    used = []
-    for what, _, _, ratio, limit in rows:
-        if ratio and limit[0] in "≤≥":
-            used.append((what, _used(_numbers(ratio)[0], limit)))
+    compared = [(row.what, row.ratio, row.limit) for row in rows if row.ratio is not None]
+    used = [(what, limit.used(ratio)) for what, ratio, limit in compared if isinstance(limit, Limit)]
     saved(out / "speed", (11.0, 1.2 + 0.42 * len(used)), lambda figure: _draw_limits(figure, used))
-
-
-def _used(ratio: float, limit: str) -> float:
-    """Return the share of a limit that a ratio uses: below 1 it holds."""
-    number = _numbers(limit)[0]
-    return ratio / number if limit.startswith("≤") else number / ratio
 
 
 def _draw_limits(figure: Figure, used: Sequence[tuple[str, float]]) -> None:
@@ -68,7 +61,3 @@ def _draw_limits(figure: Figure, used: Sequence[tuple[str, float]]) -> None:
     axes.set_xlabel("share of the limit that is used (1: the limit)")
     axes.grid(axis="y", visible=False)
     figure.suptitle("Two CPU cores: every ratio beside its limit", fontsize=18)
-
-
-def _numbers(text: str) -> list[float]:
-    return [float(one) for one in re.findall(r"[0-9]+(?:\.[0-9]+)?", text)]
