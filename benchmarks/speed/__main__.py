@@ -92,7 +92,7 @@ def main() -> None:
     if "many" in there:
         plots.many(there["many"]["found"], options.out)
     plots.limits(page.rows_of(there), options.out)
-    text = page.written(there, COMMAND)
+    text = page.text_of(there, COMMAND)
     (options.out / "speed.md").write_text(text)
     print(text)
 

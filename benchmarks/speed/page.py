@@ -15,9 +15,9 @@ from typing import Any
 from benchmarks.harness import Times
 from benchmarks.tables import head
 
-__all__ = ["Limit", "Row", "read", "rows_of", "written"]
+__all__ = ["Limit", "Row", "read", "rows_of", "text_of"]
 
-Part = Mapping[str, Any]  # a part's JSON file
+Found = Mapping[str, Any]  # what the JSON file of a part holds
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,13 @@ class Row:
         return [self.what, self.ours, self.other, self.shown, str(self.limit)]
 
 
-def read(out: Path, names: Sequence[str]) -> dict[str, Part]:
+def read(out: Path, names: Sequence[str]) -> dict[str, Found]:
     """Return the parts that are there, by name."""
     paths = {name: out / f"speed-{name}.json" for name in names}
     return {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
 
 
-def written(parts: Mapping[str, Part], command: str) -> str:
+def text_of(parts: Mapping[str, Found], command: str) -> str:
     """Return the page of these parts."""
     found = {name: one["found"] for name, one in parts.items()}
     machines = sorted({", ".join([one["hardware"], one["date"], *_version(one)]) for one in parts.values()})
@@ -78,7 +78,8 @@ def written(parts: Mapping[str, Part], command: str) -> str:
         f"`{command}` ({'; '.join(machines)}). ML-1M unless said otherwise. Ours and the peer run alternately in one",
         "process tree with the same threads; medians, in brackets the range. A forget counts from the request to the",
         "published, certified store, and so does the full fit beside it. They take turns in `forget-wmf`; elsewhere",
-        "the fits come first. `speed-*.json` hold every run; batches of many are timed once.",
+        "the fits come first, and are the same for both forgets of a model. `speed-*.json` hold every run; batches of",
+        "many are timed once.",
         "",
         "![how much of its limit each ratio uses](speed.svg)",
         "",
@@ -93,7 +94,7 @@ def written(parts: Mapping[str, Part], command: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def rows_of(parts: Mapping[str, Part]) -> list[Row]:
+def rows_of(parts: Mapping[str, Found]) -> list[Row]:
     """Return the rows of the table, of all these parts."""
     return [row for name, one in parts.items() for row in ROWS[name](one["found"])]
 

@@ -35,6 +35,12 @@ def test_where_only_numpy_scipy_and_torch_are_installed(tmp_path: Path) -> None:
     assert len(list((tmp_path / "out" / "cells").glob("*.json"))) == 1
 
 
+def test_several_names_and_options_between_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["figure2", *SMALL[:-4], "--device", "cpu", "--out", str(tmp_path), "table3", "--methods", "nothing"]
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith("error: none of figure2, table3 has a method 'nothing'")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -9,16 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from receraser.config import EngineConfig
+from receraser.data.interactions import Interactions
 from receraser.errors import UsageError
 from receraser.reproduce.command import orders_of, planned, reproduce
 from receraser.reproduce.datasets import load
 from receraser.reproduce.kept import Kept
-from receraser.reproduce.measuring import shards_key
+from receraser.reproduce.measuring import FITS, Fitted, Workshop, shards_key
 from receraser.reproduce.order import STUDIES, Order
 from receraser.reproduce.picture import colour, face, marker
 from receraser.reproduce.studies import batch, figure4, gradual, pareto
 from receraser.reproduce.studies.registry import find_study
 from receraser.reproduce.studies.study import ATTENDED, POLISHED, SWEPT
+from receraser.state import State
 from receraser.work import Work
 from tests.nightly import at_night
 from tests.reproduce.conftest import WORLD
@@ -151,18 +154,32 @@ def test_models_without_shards_alone_have_a_page_and_no_picture(tmp_path: Path) 
 def test_several_studies_at_once_fit_once_what_they_share(
     tmp_path: Path, no_pictures: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same digests as one after the other; each study takes the methods that it has."""
-    fits: list[str] = []
-    really = Work.fit
-    monkeypatch.setattr(Work, "fit", lambda self, *rows: fits.append(self._config.aggregation) or really(self, *rows))
-    orders = orders_of(["batch", "gradual"], order("batch", tmp_path, methods=("spectral", "spectral-32", "gram")))
-    assert [one.methods for one in orders] == [("spectral", "spectral-32", "gram"), ("spectral", "gram")]
+    """Each study takes the methods that it has; what is computed once is computed once over all of them."""
+    fits, combined = [], []
+    fit, combine = Work.fit, Workshop._combined_anew
+
+    def counted_fit(self: Work, train: Interactions, valid: Interactions | None = None) -> State:
+        fits.append((self._config.partition, self._config.shards))
+        return fit(self, train, valid)
+
+    def counted_combine(self: Workshop, last: Fitted, config: EngineConfig) -> Fitted:
+        combined.append(config.aggregation)
+        return combine(self, last, config)
+
+    monkeypatch.setattr(Work, "fit", counted_fit)
+    monkeypatch.setattr(Workshop, "_combined_anew", counted_combine)
+    asked = order("batch", tmp_path, methods=("spectral", "spectral-32", "attention-on-hash"))
+    orders = orders_of(["batch", "first", "gradual"], asked)
+    assert orders[0].methods == asked.methods
+    assert orders[1].methods == orders[2].methods == ("spectral", "attention-on-hash")
     ran, files = reproduce(orders, lambda _: None)
     assert (ran.failed, ran.done) == ([], len(planned(orders)))
     assert [file.stem for file in files if file.suffix == ".json"] == [f"{one.study}-{WORLD}-wmf" for one in orders]
-    # Both sizes of a batch and the gradual leave set out from one fit with ten shards; one of what is left at the end.
-    ten, of_32, rebuilt = 1, 1, 1
-    assert fits.count("spectral") == ten + of_32 + rebuilt
+    # Both sizes of a batch and the leave in steps set out from one fit; one more is of what is left at the end, and
+    # first fits are timed from nothing, up to three times each.
+    assert fits.count(("hash", 10)) == 1 + 1 + 2 * FITS
+    assert fits.count(("hash", 32)) == 1
+    assert combined == ["attention"] * 2
     again, _ = reproduce(orders, lambda _: None)
     assert again.done == 0
 
@@ -170,7 +187,7 @@ def test_several_studies_at_once_fit_once_what_they_share(
 def test_methods_that_a_study_has_not(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none of batch, storage has a method 'spectra': did you mean 'spectral'\?"):
         orders_of(["batch", "storage"], order("batch", tmp_path, methods=("spectra",)))
-    with pytest.raises(UsageError, match="storage has none of the methods spectral-32; it has retrain, sisa"):
+    with pytest.raises(UsageError, match="storage has none of the methods spectral-32; name one of retrain, sisa"):
         orders_of(["batch", "storage"], order("batch", tmp_path, methods=("spectral-32",)))
     twice = orders_of(["batch", "batch"], order("batch", tmp_path))
     assert [one.study for one in twice] == ["batch"]
@@ -178,6 +195,7 @@ def test_methods_that_a_study_has_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("study", PICTURES)
 def test_every_method_is_known_by_its_study(study: str) -> None:
+    assert find_study(study).methods
     for method in find_study(study).methods:
         assert find_study(study).entries(Order(study, dataset=WORLD, models=("wmf",), methods=(method,), seeds=1))
 

@@ -33,7 +33,12 @@ def reproduce(
         list[str], typer.Option("--models", metavar="M,M", help="bpr, wmf, lightgcn; by default all.")
     ] = [],  # noqa: B006
     methods: Annotated[
-        list[str], typer.Option("--methods", metavar="M,M", help="Of those that it compares; by default all.")
+        list[str],
+        typer.Option(
+            "--methods",
+            metavar="M,M",
+            help="Of those that are compared; by default all. Of several NAMEs each takes those it has.",
+        ),
     ] = [],  # noqa: B006
     seeds: Annotated[int, typer.Option(metavar="N", help="How many seeds, from 0 on.")] = 3,
     device: Annotated[str, typer.Option(metavar="D", help="auto, cpu or cuda.")] = "auto",
@@ -62,7 +67,7 @@ def reproduce(
     """Reproduce the paper's tables and figures, and more.
 
     Ours beside theirs. Finished cells are kept: a second run does only what is missing, and whoever interrupts loses
-    one cell at most. Several names together fit once what they share. Writes NAME-DATASET.json, .md, .png and .svg;
+    one cell at most. Several NAMEs together fit once what they share. Writes NAME-DATASET.json, .md, .png and .svg;
     some models alone have files of their own. Where only numpy, scipy and torch are installed, python -m
     receraser.reproduce computes the same cells; copy them and make the page here, with --report.
     """

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--jobs", type=int, default=1, help="cells at a time; timed ones are computed alone")
     parser.add_argument("--report", action="store_true", help="compute nothing, make the page of what is there")
-    given = parser.parse_args(arguments)
+    given = parser.parse_intermixed_args(arguments)
     try:
         order = Order(
             given.names[0],

@@ -20,9 +20,10 @@ Say = Callable[[str], None]
 
 
 def orders_of(names: Sequence[str], order: Order) -> list[Order]:
-    """Return an order for each of these studies, each once, like the one that is given.
+    """Return an order for each of these studies, each once, otherwise like the one that is given.
 
-    Of the methods that it names each study takes those that it has; one that none has is told, and a study without any.
+    With several studies each takes those methods of the order that it has. Raises `UsageError` for a method that none
+    of them has, and for a study that has none of the methods.
 
     Examples
     --------
@@ -34,13 +35,15 @@ def orders_of(names: Sequence[str], order: Order) -> list[Order]:
     if len(made) == 1 or not order.methods:
         return made
     known = {one.study: find_study(one.study).methods for one in made}
-    everywhere = sorted({method for methods in known.values() for method in methods})
+    everywhere = {method for methods in known.values() for method in methods}
     for method in order.methods:
         if method not in everywhere:
             raise UsageError(f"none of {', '.join(known)} has a method {method!r}: {nearest(method, everywhere)}")
     for name, methods in known.items():
         if methods and not set(methods) & set(order.methods):
-            raise UsageError(f"{name} has none of the methods {', '.join(order.methods)}; it has {', '.join(methods)}")
+            asked = ", ".join(order.methods)
+            has = ", ".join(methods)
+            raise UsageError(f"{name} has none of the methods {asked}; name one of {has} too, or leave {name} out")
     return [
         dataclasses.replace(one, methods=tuple(method for method in order.methods if method in known[one.study]))
         for one in made
@@ -56,12 +59,13 @@ def planned(orders: Sequence[Order]) -> list[str]:
 def reproduce(orders: Sequence[Order], say: Say, *, pages: bool = True) -> tuple[Ran, list[Path]]:
     """Compute what is missing (unless a report is all that was asked for), and write the pages (if wanted).
 
-    The orders differ in nothing but study and methods (`orders_of`). Their cells are computed together: those of the
-    same submodels have them from one fit, whichever study they are of.
+    The orders differ in nothing but study and methods, as those of `orders_of` do. Their cells are computed together:
+    those of the same submodels have them from one fit, whichever study they are of.
 
     Returns how the run ended, and the files that were written.
     """
     order = orders[0]
+    assert all(dataclasses.replace(one, study=order.study, methods=order.methods) == order for one in orders), orders
     entries = {one.study: find_study(one.study).entries(one) for one in orders}
     cells = [entry.cell for some in entries.values() for entry in some]
     kept = Kept(order.cells)

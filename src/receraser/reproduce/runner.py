@@ -82,7 +82,10 @@ def run(cells: Sequence[Cell], data: Dataset, kept: Kept, device: str, say: Say,
 
 
 def in_groups(cells: Sequence[Cell], device: str) -> list[list[Cell]]:
-    """Return every cell once, those of the same submodels in one group; otherwise as they came."""
+    """Return every cell once, those of the same submodels in one group, and there those that combine them alike.
+
+    Otherwise as they came; but a first fit, which is timed from nothing and leaves nothing to share, is the last.
+    """
     from receraser.reproduce.measuring import shards_key
 
     groups: dict[tuple[str, ...], dict[str, Cell]] = {}
@@ -92,7 +95,16 @@ def in_groups(cells: Sequence[Cell], device: str) -> list[list[Cell]]:
             sorted((key, value) for key, value in cell.extras.items() if cell.kind == "fit" and key != "epochs")
         )
         groups.setdefault((shards, gone), {})[cell.digest("", device)] = cell
-    return [list(group.values()) for group in groups.values()]
+    return [_neighbours(list(group.values())) for group in groups.values()]
+
+
+def _neighbours(group: Sequence[Cell]) -> list[Cell]:
+    """Return cells of one configuration next to each other, in the order in which these came; first fits last."""
+    configs: list[object] = []
+    for cell in group:
+        if cell.config not in configs:
+            configs.append(cell.config)
+    return sorted(group, key=lambda cell: (cell.kind == "first", configs.index(cell.config)))
 
 
 def _short(result: Result) -> str:

@@ -156,7 +156,7 @@ class Study:
     timed
         Which entries' seconds are compared with others of the same model: those are to be from one machine.
     methods
-        Those that it has: `Order.methods` is some of them.
+        Names that `Order.methods` may be some of; none where there is nothing to choose.
     """
 
     name: str
@@ -166,7 +166,7 @@ class Study:
     draw: Callable[[Findings, Figure], None] | None = None
     size: Callable[[int], tuple[float, float]] = lambda n: (4.2 * max(1, n), 4.4)
     timed: Callable[[Entry], bool] = lambda _: False
-    methods: tuple[str, ...] = ()
+    methods: tuple[str, ...] = field(kw_only=True)
 
 
 def picked(order: Order, known: Iterable[str], default: Iterable[str] | None = None) -> list[str]:
