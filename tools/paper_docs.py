@@ -1,20 +1,25 @@
-"""Write the paper's numbers, ours and the differences into docs/reproduction.md, from the results that are there.
+"""Write tables into docs/reproduction.md from the results that are there: Table 3, and what goes past the paper.
 
-Run `.venv/bin/python tools/paper_docs.py` after a new Table 3; a test fails until then.
+Run `.venv/bin/python tools/paper_docs.py` after a new Table 3, `batch`, `levels` or `gradual`; a test fails until then.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from receraser.reproduce import paper
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reproduction.md"
 RESULTS = ROOT / "benchmarks" / "results" / "reproduce"
-BEGIN, END = "<!-- table3: written by tools/paper_docs.py -->", "<!-- table3: end -->"
+DATASETS = ("ml-1m", "yelp2018", "ml-100k")
+STUDIES = ("batch", "levels", "gradual", "pareto", "storage")
+SIDES = (("spectral", "Spectral, ten shards"), ("spectral, K=32", "32"), ("receraser", "RecEraser"), ("gram", "Gram"))
 NAMES = {"retrain": "Retrain", "sisa": "SISA", "grapheraser": "GraphEraser", "receraser": "RecEraser"}
 MODELS = {"bpr": "BPR", "wmf": "WMF", "lightgcn": "LightGCN"}
 
@@ -51,14 +56,113 @@ def _table(dataset: str, printed: paper.Table, found: dict[str, object]) -> list
     return lines
 
 
+def past() -> str:
+    """Return a table for every data set of what forgetting more than one row costs, and what quality is left."""
+    lines = []
+    for dataset in DATASETS:
+        found = {study: _of_study(study, dataset) for study in STUDIES}
+        models = [model for model in paper.MODELS if any(model in own for own in found.values())]
+        lines += ["", f"**{dataset}**", "", "| | " + " | ".join(MODELS[model] for model in models) + " |"]
+        lines += ["|---" * (1 + len(models)) + "|"]
+        columns = [_column({study: own.get(model, ("", []))[1] for study, own in found.items()}) for model in models]
+        for line in columns[0]:
+            lines.append(f"| {line} | " + " | ".join(column[line] for column in columns) + " |")
+        lines += ["", f"Pages: {'; '.join(_pages(study, found[study]) for study in STUDIES)}."]
+    return "\n".join(lines)
+
+
+def _of_study(study: str, dataset: str) -> dict[str, tuple[str, list[dict[str, Any]]]]:
+    """Return, for each model, the name of the page that has it, and its cells; a page may have some of the models."""
+    found: dict[str, tuple[str, list[dict[str, Any]]]] = {}
+    for path in sorted(RESULTS.glob(f"{study}-{dataset}*.json")):
+        for one in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            found.setdefault(one["model"], (path.stem, []))[1].append(one)
+    return found
+
+
+def _pages(study: str, found: Mapping[str, tuple[str, list[dict[str, Any]]]]) -> str:
+    """Return links to the pages of a study, each with its models where there are several."""
+    models: dict[str, list[str]] = {}
+    for model in paper.MODELS:
+        if model in found:
+            models.setdefault(found[model][0], []).append(MODELS[model])
+    links = {name: f"(../benchmarks/results/reproduce/{name}.md)" for name in models}
+    if len(models) == 1:
+        return f"[{study}]{next(iter(links.values()))}"
+    return f"{study}: " + ", ".join(f"[{' and '.join(own)}]{links[name]}" for name, own in models.items())
+
+
+def _column(cells: Mapping[str, list[dict[str, Any]]]) -> dict[str, str]:
+    """Return what one model's cells say, line by line."""
+    batch = {(one["row"], one["x"]): one for one in cells["batch"] if one["what"] in ("random", "random left")}
+    sizes = sorted({x for _, x in batch})
+    retrains = [sum(batch["retrain", x]["seconds"].values()) for x in sizes if ("retrain", x) in batch]
+    lines = {"a retrain takes": f"{_short(min(retrains))} to {_short(max(retrains))} s" if retrains else "–"}
+    for what, size in (("one user", 1), ("thirty users", 30), ("a fifth of the users", 0.2)):
+        shares = [_of_a_retrain(batch, row, size) for row, _ in SIDES]
+        lines[f"{what}: of a retrain"] = _joined(None if one is None else _short(one) for one in shares)
+    lines["an item: of a retrain"] = _joined(_item(cells["levels"], row) for row, _ in SIDES)
+    lines["N@20 kept, %, one user to a fifth of them gone at once"] = _joined(
+        _kept(batch, sizes, row) for row, _ in SIDES
+    )
+    lines["N@20 kept, %, 30 % gone in steps"] = _joined(_end(cells["gradual"], row) for row, _ in SIDES)
+    return lines
+
+
+def _of_a_retrain(batch: Mapping[tuple[str, float], dict[str, Any]], row: str, size: float) -> float | None:
+    ours, full = batch.get((row, size)), batch.get(("retrain", size))
+    return None if ours is None or full is None else ours["numbers"]["total"] / sum(full["seconds"].values())
+
+
+def _item(levels: list[dict[str, Any]], row: str) -> str | None:
+    ours = [one for one in levels if (one["row"], one["what"]) == (row, "items")]
+    full = [one for one in levels if (one["row"], one["what"]) == ("retrain", "items left")]
+    if not ours or not full:
+        return None
+    return _short(statistics.fmean(ours[0]["series"]["total"]) / sum(full[0]["seconds"].values()))
+
+
+def _kept(batch: Mapping[tuple[str, float], dict[str, Any]], sizes: Sequence[float], row: str) -> str | None:
+    pairs = [(batch.get((row, x)), batch.get(("retrain", x))) for x in sizes]
+    shares = [100 * a["metrics"]["ndcg@20"] / b["metrics"]["ndcg@20"] for a, b in pairs if a and b]
+    if not shares:
+        return None
+    low, high = f"{min(shares):.0f}", f"{max(shares):.0f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _end(gradual: list[dict[str, Any]], row: str) -> str | None:
+    ours = [one for one in gradual if (one["row"], one["what"]) == (row, "gradual")]
+    full = [one for one in gradual if (one["row"], one["what"], one["x"]) == ("retrain", "random left", 0.3)]
+    if not ours or not full:
+        return None
+    return f"{100 * ours[0]['metrics']['ndcg@20'] / full[0]['metrics']['ndcg@20']:.0f}"
+
+
+def _joined(texts: Iterable[str | None]) -> str:
+    return " / ".join("–" if one is None else one for one in texts)
+
+
+def _short(value: float) -> str:
+    """Return a number with two digits that count, never as a power of ten."""
+    digits = 0 if value >= 9.95 else max(0, 1 - math.floor(math.log10(value)))
+    return f"{value:.{digits}f}"
+
+
+PARTS = {"table3": tables, "past": past}
+
+
 def page() -> str:
     """Return docs/reproduction.md with the tables in it."""
     text = PAGE.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    assert begin, f"{PAGE}: expected a line {BEGIN}"
-    assert end, f"{PAGE}: expected a line {END}"
-    return f"{before}{BEGIN}\n{tables()}\n\n{END}{after}"
+    for name, made in PARTS.items():
+        begin, end = f"<!-- {name}: written by tools/paper_docs.py -->", f"<!-- {name}: end -->"
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        assert found, f"{PAGE}: expected a line {begin}"
+        assert closed, f"{PAGE}: expected a line {end}"
+        text = f"{before}{begin}\n{made()}\n\n{end}{after}"
+    return text
 
 
 if __name__ == "__main__":

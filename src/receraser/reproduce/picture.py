@@ -156,7 +156,21 @@ def plain_logarithm(axes: Axes, which: str) -> None:
 
 def titled(figure: Figure, text: str) -> None:
     """Write the title, in as many lines as the width wants."""
-    figure.suptitle("\n".join(textwrap.wrap(text, max(20, int(6.5 * figure.get_figwidth())))), fontsize=18)
+    figure.suptitle("\n".join(balanced(text, max(20, int(6.5 * figure.get_figwidth())))), fontsize=18)
+
+
+def balanced(text: str, width: int) -> list[str]:
+    """Return lines of up to so many letters, no more than are needed, of about one length: no word alone in the last.
+
+    Examples
+    --------
+    >>> balanced("many users at once, beside fitting everything again", 45)
+    ['many users at once, beside', 'fitting everything again']
+    """
+    lines = textwrap.wrap(text, width)
+    while width > 1 and len(narrower := textwrap.wrap(text, width - 1)) == len(lines):
+        lines, width = narrower, width - 1
+    return lines
 
 
 def saved(path: Path, size: tuple[float, float], draw: Callable[[Figure], None]) -> list[Path]:
