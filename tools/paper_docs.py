@@ -1,6 +1,6 @@
 """Write tables into docs/reproduction.md from the results that are there: Table 3, and what goes past the paper.
 
-Run `.venv/bin/python tools/paper_docs.py` after a new Table 3, `batch`, `levels` or `gradual`; a test fails until then.
+Run `.venv/bin/python tools/paper_docs.py` after a new Table 3 or a new page past the paper; a test fails until then.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +72,14 @@ def past() -> str:
 
 
 def _of_study(study: str, dataset: str) -> dict[str, tuple[str, list[dict[str, Any]]]]:
-    """Return, for each model, the name of the page that has it, and its cells; a page may have some of the models."""
+    """Return, for each model, the name of the page that has it, and its cells of the first seed."""
     found: dict[str, tuple[str, list[dict[str, Any]]]] = {}
     for path in sorted(RESULTS.glob(f"{study}-{dataset}*.json")):
         for one in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            found.setdefault(one["model"], (path.stem, []))[1].append(one)
+            name, cells = found.setdefault(one["model"], (path.stem, []))
+            assert name == path.stem, f"{one['model']} is on two pages, {name} and {path.stem}: delete the older one"
+            if one["seed"] == 0:
+                cells.append(one)
     return found
 
 
@@ -95,48 +98,46 @@ def _pages(study: str, found: Mapping[str, tuple[str, list[dict[str, Any]]]]) ->
 def _column(cells: Mapping[str, list[dict[str, Any]]]) -> dict[str, str]:
     """Return what one model's cells say, line by line."""
     batch = {(one["row"], one["x"]): one for one in cells["batch"] if one["what"] in ("random", "random left")}
-    sizes = sorted({x for _, x in batch})
-    retrains = [sum(batch["retrain", x]["seconds"].values()) for x in sizes if ("retrain", x) in batch]
-    lines = {"a retrain takes": f"{_short(min(retrains))} to {_short(max(retrains))} s" if retrains else "–"}
+    items = {one["row"]: one for one in cells["levels"] if one["what"] in ("items", "items left")}
+    steps = {one["row"]: one for one in cells["gradual"] if one["what"] == "gradual"}
+    steps |= {one["row"]: one for one in cells["gradual"] if (one["row"], one["x"]) == ("retrain", 0.3)}
+    lines = {}
     for what, size in (("one user", 1), ("thirty users", 30), ("a fifth of the users", 0.2)):
-        shares = [_of_a_retrain(batch, row, size) for row, _ in SIDES]
-        lines[f"{what}: of a retrain"] = _joined(None if one is None else _short(one) for one in shares)
-    lines["an item: of a retrain"] = _joined(_item(cells["levels"], row) for row, _ in SIDES)
-    lines["N@20 kept, %, one user to a fifth of them gone at once"] = _joined(
-        _kept(batch, sizes, row) for row, _ in SIDES
+        lines[f"{what}: of a retrain"] = _costs({row: one for (row, x), one in batch.items() if x == size})
+    lines["an item: of a retrain"] = _costs(items)
+    lines["N@20 kept, %, one user to a fifth of them gone at once"] = _joined(_kept(batch, row) for row, _ in SIDES)
+    lines["N@20 kept, %, 30 % gone in steps"] = _joined(
+        f"{_share(steps[row], steps['retrain']):.0f}" if row in steps else None for row, _ in SIDES
     )
-    lines["N@20 kept, %, 30 % gone in steps"] = _joined(_end(cells["gradual"], row) for row, _ in SIDES)
     return lines
 
 
-def _of_a_retrain(batch: Mapping[tuple[str, float], dict[str, Any]], row: str, size: float) -> float | None:
-    ours, full = batch.get((row, size)), batch.get(("retrain", size))
-    return None if ours is None or full is None else ours["numbers"]["total"] / sum(full["seconds"].values())
+def _costs(cells: Mapping[str, dict[str, Any]]) -> str:
+    """Return the seconds of each side as shares of the retrain on the same survivors, and those of the retrain."""
+    if "retrain" not in cells:
+        return "–"
+    full = sum(cells["retrain"]["seconds"].values())
+    shares = [None if row not in cells else _short(_seconds(cells[row]) / full) for row, _ in SIDES]
+    return f"{_joined(shares)} of {_short(full)} s"
 
 
-def _item(levels: list[dict[str, Any]], row: str) -> str | None:
-    ours = [one for one in levels if (one["row"], one["what"]) == (row, "items")]
-    full = [one for one in levels if (one["row"], one["what"]) == ("retrain", "items left")]
-    if not ours or not full:
+def _seconds(cell: Mapping[str, Any]) -> float:
+    """Return the seconds of a batch, or of a request in the mean."""
+    return statistics.fmean(cell["series"]["total"]) if "series" in cell else float(cell["numbers"]["total"])
+
+
+def _share(ours: Mapping[str, Any], full: Mapping[str, Any]) -> float:
+    return 100 * float(ours["metrics"]["ndcg@20"]) / float(full["metrics"]["ndcg@20"])
+
+
+def _kept(batch: Mapping[tuple[str, float], dict[str, Any]], row: str) -> str | None:
+    """Return the shares of every size, from the least to the most; None unless all are there."""
+    full = {x: one for (name, x), one in batch.items() if name == "retrain"}
+    if not full or any((row, x) not in batch for x in full):
         return None
-    return _short(statistics.fmean(ours[0]["series"]["total"]) / sum(full[0]["seconds"].values()))
-
-
-def _kept(batch: Mapping[tuple[str, float], dict[str, Any]], sizes: Sequence[float], row: str) -> str | None:
-    pairs = [(batch.get((row, x)), batch.get(("retrain", x))) for x in sizes]
-    shares = [100 * a["metrics"]["ndcg@20"] / b["metrics"]["ndcg@20"] for a, b in pairs if a and b]
-    if not shares:
-        return None
+    shares = [_share(batch[row, x], one) for x, one in full.items()]
     low, high = f"{min(shares):.0f}", f"{max(shares):.0f}"
     return low if low == high else f"{low} to {high}"
-
-
-def _end(gradual: list[dict[str, Any]], row: str) -> str | None:
-    ours = [one for one in gradual if (one["row"], one["what"]) == (row, "gradual")]
-    full = [one for one in gradual if (one["row"], one["what"], one["x"]) == ("retrain", "random left", 0.3)]
-    if not ours or not full:
-        return None
-    return f"{100 * ours[0]['metrics']['ndcg@20'] / full[0]['metrics']['ndcg@20']:.0f}"
 
 
 def _joined(texts: Iterable[str | None]) -> str:
@@ -145,7 +146,7 @@ def _joined(texts: Iterable[str | None]) -> str:
 
 def _short(value: float) -> str:
     """Return a number with two digits that count, never as a power of ten."""
-    digits = 0 if value >= 9.95 else max(0, 1 - math.floor(math.log10(value)))
+    digits = max(0, 1 - math.floor(math.log10(float(f"{value:.1e}"))))
     return f"{value:.{digits}f}"
 
 

@@ -98,7 +98,15 @@ def test_the_docs_have_the_numbers_of_the_results() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(101.3, "101"), (9.97, "10"), (9.94, "9.9"), (1.08, "1.1"), (0.104, "0.10"), (0.00194, "0.0019")],
+    [
+        (101.3, "101"),
+        (9.97, "10"),
+        (9.94, "9.9"),
+        (1.08, "1.1"),
+        (0.104, "0.10"),
+        (0.0996, "0.10"),
+        (0.00194, "0.0019"),
+    ],
 )
 def test_numbers_have_two_digits_that_count(value: float, text: str) -> None:
     assert tool("paper_docs")._short(value) == text
