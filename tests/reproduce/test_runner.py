@@ -100,8 +100,10 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(
 
 
 def test_cells_of_the_same_submodels_are_a_group() -> None:
+    """In it those of one configuration are neighbours; first fits, which leave nothing to share, come last."""
     spectral = Cell("fit", WORLD, settings("spectral").config)
     mixed = [
+        Cell("first", WORLD, ATTENTION.config),
         CELLS[2],
         spectral,
         CELLS[3],
@@ -112,8 +114,9 @@ def test_cells_of_the_same_submodels_are_a_group() -> None:
     assert labels == [
         [
             "fit: wmf, receraser, K=3, seed 0",
-            "fit: wmf, inbp + mean, K=3, seed 0",
             "forgets: wmf, receraser, K=3, seed 0, level=users, n=1",
+            "fit: wmf, inbp + mean, K=3, seed 0",
+            "first: wmf, receraser, K=3, seed 0",
         ],
         ["fit: wmf, spectral, K=3, seed 0"],
     ]
