@@ -47,7 +47,7 @@ class Row:
     ratio, shown
         Of both, as a number and as the table has it.
     limit
-        What the ratio must reach; where there is none, what else is to be said.
+        What the ratio must reach; a text where there is no ratio, or nothing that it must reach.
     """
 
     what: str

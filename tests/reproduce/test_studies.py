@@ -182,6 +182,10 @@ def test_several_studies_at_once_fit_once_what_they_share(
     assert combined == ["attention"] * 2
     again, _ = reproduce(orders, lambda _: None)
     assert again.done == 0
+    told = "The control: attention over the very same submodels"
+    assert told in (tmp_path / f"batch-{WORLD}-wmf.md").read_text()
+    reproduce([order("batch", tmp_path, methods=("spectral",), report=True)], lambda _: None)
+    assert told not in (tmp_path / f"batch-{WORLD}-wmf.md").read_text()
 
 
 def test_methods_that_a_study_has_not(tmp_path: Path) -> None:

@@ -84,7 +84,8 @@ def run(cells: Sequence[Cell], data: Dataset, kept: Kept, device: str, say: Say,
 def in_groups(cells: Sequence[Cell], device: str) -> list[list[Cell]]:
     """Return every cell once, those of the same submodels in one group, and there those that combine them alike.
 
-    Otherwise as they came; but a first fit, which is timed from nothing and leaves nothing to share, is the last.
+    Otherwise as they came; but a first fit, which is timed from nothing and leaves nothing to share, is the last of its
+    group.
     """
     from receraser.reproduce.measuring import shards_key
 

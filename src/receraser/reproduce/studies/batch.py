@@ -13,7 +13,15 @@ from receraser.reproduce.drawn import has_forget_sets
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
 from receraser.reproduce.picture import curve, full_retrain, label_below, panels, plain_logarithm, titled
-from receraser.reproduce.studies.requests import forgetting, mean_of, of_method, retrain_seconds, row_of, survivors
+from receraser.reproduce.studies.requests import (
+    controls_told,
+    forgetting,
+    mean_of,
+    of_method,
+    retrain_seconds,
+    row_of,
+    survivors,
+)
 from receraser.reproduce.studies.study import Entry, Findings, Study, picked
 
 if TYPE_CHECKING:
@@ -52,9 +60,11 @@ def page(found: Findings) -> list[str]:
         "1/K)^m) shards, if m users are spread evenly and each is in one shard. Time from the request to",
         "the next state in memory, and as a share of a retrain on the survivors (where it takes less than",
         "5 s: of the median of 3); quality beside that retrain, with the 95 % paired bootstrap interval over",
-        "users. `core` and `edge`: the forget sets of CURE4Rec, the most and the least connected users. The",
-        "controls are attention over the very same submodels as Spectral's, on the very same shards. One seed.",
+        "users. One seed.",
+        *controls_told(found),
     ]
+    if any(_rows(found, model, who) for model in found.models for who in WHO[1:]):
+        lines.append("`core` and `edge`: the forget sets of CURE4Rec, the most and the least connected users.")
     for model in found.models:
         for who in WHO:
             if rows := _rows(found, model, who):

@@ -12,7 +12,7 @@ from receraser.reproduce.cell import Extras
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table
 from receraser.reproduce.picture import curve, label_below, panels, titled
-from receraser.reproduce.studies.requests import forgetting, of_method, row_of, survivors
+from receraser.reproduce.studies.requests import controls_told, forgetting, of_method, row_of, survivors
 from receraser.reproduce.studies.study import ADDITIVE, ATTENDED, Entry, Findings, Study, fits, picked
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def page(found: Findings) -> list[str]:
     lines = [
         f"{100 * SHARE:.0f} % of the users, drawn at random, leave in {STEPS} steps; after each, everything",
         "is measured on the test rows of those who are left. Retrain: a full fit on the survivors. Rebuilt:",
-        "the same method from nothing on the survivors, with a new partition. The control is attention over",
-        "the very same submodels as Spectral's, on the very same shards. One seed; intervals are 95 % paired",
-        "bootstrap intervals over users.",
+        "the same method from nothing on the survivors, with a new partition. One seed; intervals are 95 %",
+        "paired bootstrap intervals over users.",
+        *controls_told(found),
     ]
     columns = ["", *(f"{100 * share:.0f} % gone" for share in (0.0, *steps()))]
     for model in found.models:

@@ -8,6 +8,7 @@ from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
 from receraser.reproduce.picture import colour, full_retrain, label_below, panels, plain_logarithm, titled
 from receraser.reproduce.studies.requests import (
+    controls_told,
     forgetting,
     of_method,
     one_by_one,
@@ -49,8 +50,8 @@ def page(found: Findings) -> list[str]:
         "from the request to the next state in memory; a retrain's, where it takes less than 5 s, is the",
         "median of 3 fits. The share is of a retrain on the very same survivors, by NDCG@20, with the 95 %",
         "paired bootstrap interval over users. Where shards are cut by user or at random, an item is held by",
-        "nearly every one, and forgetting it costs a full fit. The control is attention over the very same",
-        "submodels as Spectral's, on the very same shards.",
+        "nearly every one, and forgetting it costs a full fit.",
+        *controls_told(found),
         *were_timed(found),
     ]
     for model in found.models:

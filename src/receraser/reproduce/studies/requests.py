@@ -18,6 +18,7 @@ from receraser.reproduce.settings import Chosen, additive, chosen
 from receraser.reproduce.studies.study import ADDITIVE, ATTENDED, POLISHED, SWEPT, Entry, Findings, fits
 
 __all__ = [
+    "controls_told",
     "fit_seconds",
     "forgets_or_retrains",
     "forgetting",
@@ -71,6 +72,13 @@ def forgetting(
     own = {**fits(order, model, row, settings).cell.extras, **extras}
     what = str(extras.get("level", extras.get("who", kind)))
     return Entry(model, row, Cell(kind, order.dataset, settings.config, own), settings.origin, what, x)
+
+
+def controls_told(found: Findings) -> list[str]:
+    """Say what the control is, where it was asked for."""
+    if not any(row.startswith(ATTENDED) for model in found.models for row in found.rows(model)):
+        return []
+    return ["The control: attention over the very same submodels as Spectral's, on the very same shards."]
 
 
 def one_by_one(order: Order, level: str, n: int) -> Extras:

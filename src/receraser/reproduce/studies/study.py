@@ -6,7 +6,7 @@ missing are left out of the page, which says how many they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -169,13 +169,12 @@ class Study:
     methods: tuple[str, ...] = field(kw_only=True)
 
 
-def picked(order: Order, known: Iterable[str], default: Iterable[str] | None = None) -> list[str]:
+def picked(order: Order, known: Sequence[str]) -> list[str]:
     """Return the methods that were asked for, of those that a study has; all where none was named."""
-    names = list(known)
     for one in order.methods:
-        if one not in names:
-            raise UsageError(f"{order.study} has no method {one!r}: {nearest(one, names)}")
-    return [one for one in names if one in order.methods] if order.methods else list(default or names)
+        if one not in known:
+            raise UsageError(f"{order.study} has no method {one!r}: {nearest(one, known)}")
+    return [one for one in known if not order.methods or one in order.methods]
 
 
 def too_large(order: Order, method: str) -> bool:

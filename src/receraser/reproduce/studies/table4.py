@@ -14,6 +14,7 @@ from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
 from receraser.reproduce.picture import colour, full_retrain, label_below, panels, plain_logarithm, titled
 from receraser.reproduce.studies.requests import (
+    controls_told,
     forgetting,
     in_retrains,
     mean_of,
@@ -64,7 +65,8 @@ def page(found: Findings) -> list[str]:
         "the request to the next state in memory, workers warm; publishing it is not in it, nor in the",
         "paper's. Retrain: a full fit on the survivors; where it takes less than 5 s, the median of 3 fits.",
         f"Pre-training and partition come once, and again with every rebuild{_BESIDE if beside else '.'}",
-        "The control is attention over the very same submodels as Spectral's, on the very same shards. One seed.",
+        "One seed.",
+        *controls_told(found),
         *were_timed(found),
     ]
     for model in found.models:
