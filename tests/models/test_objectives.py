@@ -354,6 +354,34 @@ def test_the_base_of_the_models_has_no_loss() -> None:
         FactorModel.objective(BPR(), ROWS, 1, parameters=(), vectors=vectors_of(*tables()))
 
 
+@pytest.mark.parametrize("batch_size", [1, 16, 100])
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_the_gradient_over_all_pairs_that_is_written_out_is_that_of_the_loss(batch_size: int, dropout: float) -> None:
+    """Of all batches, the last of which is not full, and of two epochs: each has users of its own."""
+    p, q = (one.requires_grad_() for one in tables())
+    objective = non_sampling(p, q, dropout=dropout, batch_size=batch_size)
+    for epoch in (1, 2):
+        objective.prepare(epoch)
+        for number in range(objective.n_batches):
+            found, expected = objective.loss(torch.tensor(number)), objective._recorded(number)
+            assert type(found.grad_fn).__name__ == "_AllPairsBackward", "not the recorded one"
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+            gradients = (torch.autograd.grad(3 * one, (p, q)) for one in (found, expected))
+            for one, other in zip(*gradients, strict=True):
+                torch.testing.assert_close(one, other, rtol=0.0, atol=2e-6 * float(other.abs().max()))
+
+
+def test_the_loss_over_all_pairs_is_left_to_torch_where_there_is_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same loss."""
+    by_kernel = losses(non_sampling(*tables(), dropout=0.4))
+    monkeypatch.setattr(objectives, "non_sampling_on_cpu", lambda: None)
+    p, q = (one.requires_grad_() for one in tables())
+    learned = non_sampling(p, q, dropout=0.4)
+    learned.prepare(1)
+    assert type(learned.loss(torch.tensor(0)).grad_fn).__name__ != "_AllPairsBackward"
+    assert losses(non_sampling(*tables(), dropout=0.4)) == pytest.approx(by_kernel, rel=1e-5)
+
+
 # ---------------------------------------------------------------------- the rows of a batch of users in one fixed shape
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from types import ModuleType
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 from receraser.data.interactions import Interactions
 from receraser.seeds import derive, draw_torch, signed
 from receraser.training.batches import Triples, UserBatches, UserRows, UserTables, UserTriples
-from receraser.training.kernels import attention_cuda, pairs_on_cpu, threads
+from receraser.training.kernels import attention_cuda, non_sampling_on_cpu, pairs_on_cpu, threads
 from receraser.training.losses import bpr, l2, non_sampling
 from receraser.training.sparse import gather, times_dense
 
@@ -132,8 +133,7 @@ class _WrittenOut(torch.autograd.Function):
         of_users, of_items, behind = torch.zeros_like(p), torch.zeros_like(q), torch.empty(len(weight))
         rows = (one.numpy() for one in batch)
         tables, made = ((one.numpy() for one in some) for some in ((p, q), (of_users, of_items, behind)))
-        owners = 1 << (threads() - 1).bit_length()
-        pairs_on_cpu().dropped_gradients(*rows, by_user, *drawn, *tables, owners, *made)
+        pairs_on_cpu().dropped_gradients(*rows, by_user, *drawn, *tables, _owners(), *made)
         ctx.save_for_backward(of_users, of_items)
         return bpr(torch.zeros_like(behind), behind, weight)
 
@@ -141,6 +141,11 @@ class _WrittenOut(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         of_users, of_items = ctx.saved_tensors
         return gradient * of_users, gradient * of_items, None, None, None
+
+
+def _owners() -> int:
+    """Return in how many parts kernels share out users and items among threads: a power of two."""
+    return 1 << (threads() - 1).bit_length()
 
 
 def _hardest(users: torch.Tensor, items: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
@@ -211,6 +216,7 @@ class NonSampling:
         self._batches = kind(rows, batch_size=batch_size, seed=seed, device=device)
         self.fixed_shape = not isinstance(self._batches, UserBatches)
         self.n_batches = self._batches.n_batches
+        self._kernels = non_sampling_on_cpu() if device.type == "cpu" else None
         self._key = torch.zeros((), dtype=torch.int64, device=device)
         self._mask = torch.ones((len(rows.users), dim), device=device) if dropout else None  # of everybody, in place
 
@@ -233,16 +239,52 @@ class NonSampling:
             vectors, q = self._of(user)
             vectors = vectors * real[:, None]
             scores = _SlotScores.apply(vectors, q, *slots)  # type: ignore[no-untyped-call]  # (n_slots,)
+        elif self._kernels is not None:
+            user = self._batches.users(int(number))
+            rows = user, *self._batches.rows
+            result: torch.Tensor = _AllPairs.apply(*self._of(user), rows, self._missing_weight, self._kernels)  # type: ignore[no-untyped-call]
+            return result
         else:
-            user, place, item = self._batches.batch(int(number))
-            vectors, q = self._of(user)
-            scores = (gather(vectors, place) * gather(q, item)).sum(dim=1)  # (n_rows,)
+            return self._recorded(int(number))
+        return non_sampling(scores, vectors, q, self._missing_weight)
+
+    def _recorded(self, number: int) -> torch.Tensor:
+        """Return the loss with torch's own gradient: what the one that is written out is held to."""
+        assert isinstance(self._batches, UserBatches), "the others are of one shape"
+        user, place, item = self._batches.batch(number)
+        vectors, q = self._of(user)
+        scores = (gather(vectors, place) * gather(q, item)).sum(dim=1)  # (n_rows,)
         return non_sampling(scores, vectors, q, self._missing_weight)
 
     def _of(self, user: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the vectors of a batch's users, less what is dropped of them, and of all items."""
         p, q = self._vectors(user)
         return (p if self._mask is None else p * self._mask[user]), q
+
+
+class _AllPairs(torch.autograd.Function):
+    """The loss over all pairs on the CPU, in one pass over the batch that computes the gradient too."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        p: torch.Tensor,
+        q: torch.Tensor,
+        rows: Sequence[torch.Tensor],
+        missing_weight: float,
+        kernel: ModuleType,
+    ) -> torch.Tensor:
+        p, q = p.contiguous(), q.contiguous()
+        of_users, of_items, losses = torch.empty_like(p), torch.empty_like(q), torch.empty(len(p), dtype=torch.float64)
+        given, made = ((one.numpy() for one in some) for some in ((*rows, p, q), (of_users, of_items, losses)))
+        kernel.gradients(*given, missing_weight, _owners(), *made)
+        ctx.save_for_backward(of_users, of_items)
+        return losses.sum().to(torch.float32)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        of_users, of_items = ctx.saved_tensors
+        return gradient * of_users, gradient * of_items, None, None, None
 
 
 def _kind(rows: Interactions, batch_size: int, device: torch.device) -> type[UserBatches | UserTables | UserRows]:

@@ -241,9 +241,18 @@ class UserBatches(_Users):
         """Shuffle the users for an epoch."""
         self._order = torch.argsort(self._places(epoch, self._order.device))
 
+    @property
+    def rows(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where the rows of every user begin, (n_users + 1,), and the items of all rows."""
+        return self._indptr, self._item
+
+    def users(self, number: int) -> torch.Tensor:
+        """Return the users (b,) of a batch."""
+        return self._order[number * self.batch_size : (number + 1) * self.batch_size]
+
     def batch(self, number: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return the users (b,) of a batch, and for each of their rows the user's place in it and the item (n,)."""
-        user = self._order[number * self.batch_size : (number + 1) * self.batch_size]
+        user = self.users(number)
         length = self._indptr[user + 1] - self._indptr[user]
         place = torch.repeat_interleave(torch.arange(user.shape[0], device=user.device), length)
         before = length.cumsum(0) - length  # rows of the users before this one

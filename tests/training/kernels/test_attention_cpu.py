@@ -3,7 +3,9 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -16,12 +18,16 @@ from receraser.data.ids import IdMap
 from receraser.training import kernels
 from receraser.training.kernels import attention_cpu
 
+FindKernels = Callable[[], ModuleType | None]
+BESIDE_BLAS = [kernels.attention_on_cpu, kernels.non_sampling_on_cpu]
 
-def test_without_numba_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert kernels.attention_on_cpu() is attention_cpu
-    monkeypatch.delattr(kernels, "attention_cpu")
-    monkeypatch.setitem(sys.modules, "receraser.training.kernels.attention_cpu", None)
-    assert kernels.attention_on_cpu() is None
+
+@pytest.mark.parametrize("found", BESIDE_BLAS)
+def test_without_numba_there_are_none(found: FindKernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = found()
+    assert module is not None
+    monkeypatch.setitem(sys.modules, module.__name__, None)
+    assert found() is None
 
 
 def test_e_to_the_x() -> None:
@@ -41,13 +47,14 @@ def test_e_to_the_x_ends_somewhere() -> None:
     assert math.isnan(attention_cpu._exp(math.nan)), "no number stays none"
 
 
-def test_where_blas_may_use_several_threads_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("found", BESIDE_BLAS)
+def test_where_blas_may_use_several_threads_there_are_none(found: FindKernels, monkeypatch: pytest.MonkeyPatch) -> None:
     """They would come on top of ours, and sum in another order."""
     for value in ("2", ""):
         monkeypatch.setenv("OPENBLAS_NUM_THREADS", value)
-        assert kernels.attention_on_cpu() is None
+        assert found() is None
     monkeypatch.delenv("OPENBLAS_NUM_THREADS")
-    assert kernels.attention_on_cpu() is None
+    assert found() is None
     part = IdMap(["a"]), np.ones((1, 2), dtype=np.float32)
     assert isinstance(side_of(LinedUp([part], part[0], torch.device("cpu")), "user", 4), Dense)
 

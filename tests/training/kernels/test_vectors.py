@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from receraser.training.kernels import attention_cpu, cpu, draws_cpu, pairs_cpu, vectors
+from receraser.training.kernels import attention_cpu, cpu, draws_cpu, non_sampling_cpu, pairs_cpu, vectors
 from receraser.training.kernels.vectors import add_row, compiled, dot_rows, sum_rows
 
 WIDTHS = [1, 3, 15, 16, 17, 31, 32, 63, 64, 65, 80, 128, 130]
@@ -106,5 +106,5 @@ def test_a_sum_of_float64_is_taken_in_order(width: int) -> None:
 
 def test_machine_code_is_not_kept_when_the_instructions_change() -> None:
     found = hashlib.sha256(Path(vectors.__file__).read_bytes()).hexdigest()[:16]
-    kept = {module.VECTORS for module in (attention_cpu, cpu, draws_cpu, pairs_cpu)}
+    kept = {module.VECTORS for module in (attention_cpu, cpu, draws_cpu, non_sampling_cpu, pairs_cpu)}
     assert kept == {found}, "write this into all: numba looks at the date of those files"

@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import ModuleType
 
 __all__ = [
     "attention_on_cpu",
     "compiles",
     "draws_on_cpu",
+    "non_sampling_on_cpu",
     "on_cpu",
     "one_torch_thread",
     "pairs_on_cpu",
@@ -54,18 +56,27 @@ def pairs_on_cpu() -> ModuleType:
 
 
 def attention_on_cpu() -> ModuleType | None:
-    """Return the CPU kernels of the attention; None where torch is to compute it.
+    """Return the CPU kernels of the attention; None where torch is to compute it (`_beside_blas`)."""
+    return _beside_blas("attention_cpu")
 
-    That is where numba is not installed, or BLAS has not been told to use one thread, as it is in workers: the kernels
-    use all threads there are, and BLAS's own would come on top.
+
+def non_sampling_on_cpu() -> ModuleType | None:
+    """Return the CPU kernel of WMF's loss over all pairs; None where torch is to compute it (`_beside_blas`)."""
+    return _beside_blas("non_sampling_cpu")
+
+
+def _beside_blas(name: str) -> ModuleType | None:
+    """Return kernels that call BLAS from threads of their own, or None.
+
+    There are none where numba is not installed, or BLAS has not been told to use one thread, as it is in workers: the
+    kernels use all threads there are, and BLAS's own would come on top.
     """
     if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
         return None
     try:
-        from receraser.training.kernels import attention_cpu
+        return import_module(f"{__name__}.{name}")
     except ImportError:
         return None
-    return attention_cpu
 
 
 def draws_on_cpu() -> ModuleType | None:
