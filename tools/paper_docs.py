@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,13 @@ PAGE = ROOT / "docs" / "reproduction.md"
 RESULTS = ROOT / "benchmarks" / "results" / "reproduce"
 DATASETS = ("ml-1m", "yelp2018", "ml-100k")
 STUDIES = ("batch", "levels", "gradual", "pareto", "storage")
-# In the order in which each field has them: Spectral, its controls, the paper's method.
-SIDES = ("spectral", "spectral, K=32", "control: hash shards, attention", "gram", "receraser")
+SIDES = {  # of the tables past the paper, in the order of their columns
+    "spectral": "Spectral",
+    "spectral, K=32": "Spectral, 32 shards",
+    "control: hash shards, attention": "attention, Spectral's shards",
+    "gram": "Gram",
+    "receraser": "RecEraser",
+}
 NAMES = {"retrain": "Retrain", "sisa": "SISA", "grapheraser": "GraphEraser", "receraser": "RecEraser"}
 MODELS = {"bpr": "BPR", "wmf": "WMF", "lightgcn": "LightGCN"}
 
@@ -58,18 +63,28 @@ def _table(dataset: str, printed: paper.Table, found: dict[str, object]) -> list
 
 
 def past() -> str:
-    """Return a table for every data set of what forgetting more than one row costs, and what quality is left."""
+    """Return tables for every data set: what forgetting more than one row costs, and what quality is left."""
     lines = []
     for dataset in DATASETS:
         found = {study: _of_study(study, dataset) for study in STUDIES}
         models = [model for model in paper.MODELS if any(model in own for own in found.values())]
-        lines += ["", f"**{dataset}**", "", "| | " + " | ".join(MODELS[model] for model in models) + " |"]
-        lines += ["|---" * (1 + len(models)) + "|"]
-        columns = [_column({study: own.get(model, ("", []))[1] for study, own in found.items()}) for model in models]
-        for line in columns[0]:
-            lines.append(f"| {line} | " + " | ".join(column[line] for column in columns) + " |")
+        cells = {model: {study: own.get(model, ("", []))[1] for study, own in found.items()} for model in models}
+        sides = list(SIDES.values())
+        lines += ["", f"**{dataset}**: seconds of a forget, as shares of those of a retrain on the survivors", ""]
+        lines += _table_of(["a retrain", *sides], {MODELS[model]: _costs(cells[model]) for model in models})
+        lines += ["", f"**{dataset}**: NDCG@20 afterwards, in % of that of a retrain on the survivors", ""]
+        lines += _table_of(sides, {MODELS[model]: _qualities(cells[model]) for model in models})
         lines += ["", f"Pages: {'; '.join(_pages(study, found[study]) for study in STUDIES)}."]
     return "\n".join(lines)
+
+
+def _table_of(columns: Sequence[str], found: Mapping[str, Mapping[str, Sequence[str | None]]]) -> list[str]:
+    """Return a table with a line for every model and what is forgotten."""
+    lines = ["| | forgotten | " + " | ".join(columns) + " |", "|---" * (2 + len(columns)) + "|"]
+    for model, rows in found.items():
+        for what, texts in rows.items():
+            lines.append(f"| {model} | {what} | " + " | ".join("–" if one is None else one for one in texts) + " |")
+    return lines
 
 
 def _of_study(study: str, dataset: str) -> dict[str, tuple[str, list[dict[str, Any]]]]:
@@ -96,30 +111,38 @@ def _pages(study: str, found: Mapping[str, tuple[str, list[dict[str, Any]]]]) ->
     return f"{study}: " + ", ".join(f"[{' and '.join(own)}]{links[name]}" for name, own in models.items())
 
 
-def _column(cells: Mapping[str, list[dict[str, Any]]]) -> dict[str, str]:
-    """Return what one model's cells say, line by line."""
-    batch = {(one["row"], one["x"]): one for one in cells["batch"] if one["what"] in ("random", "random left")}
-    items = {one["row"]: one for one in cells["levels"] if one["what"] in ("items", "items left")}
-    steps = {one["row"]: one for one in cells["gradual"] if one["what"] == "gradual"}
-    steps |= {one["row"]: one for one in cells["gradual"] if (one["row"], one["x"]) == ("retrain", 0.3)}
-    lines = {}
-    for what, size in (("one user", 1), ("thirty users", 30), ("a fifth of the users", 0.2)):
-        lines[f"{what}: of a retrain"] = _costs({row: one for (row, x), one in batch.items() if x == size})
-    lines["an item: of a retrain"] = _costs(items)
-    lines["N@20 kept, %, one user to a fifth of them gone at once"] = _joined(_kept(batch, row) for row in SIDES)
-    lines["N@20 kept, %, 30 % gone in steps"] = _joined(
-        f"{_share(steps[row], steps['retrain']):.0f}" if row in steps else None for row in SIDES
-    )
+def _costs(cells: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[str | None]]:
+    """Return the seconds of a retrain, and those of each side as shares of them."""
+    batch = _batches(cells)
+    asked = {
+        what: {row: one for (row, x), one in batch.items() if x == size}
+        for what, size in (("one user", 1), ("thirty users", 30), ("a fifth of the users", 0.2))
+    }
+    asked["an item"] = {one["row"]: one for one in cells["levels"] if one["what"] in ("items", "items left")}
+    lines: dict[str, list[str | None]] = {}
+    for what, own in asked.items():
+        full = sum(own["retrain"]["seconds"].values()) if "retrain" in own else None
+        shares = [_short(_seconds(own[row]) / full) if full is not None and row in own else None for row in SIDES]
+        lines[what] = [None if full is None else f"{_short(full)} s", *shares]
     return lines
 
 
-def _costs(cells: Mapping[str, dict[str, Any]]) -> str:
-    """Return the seconds of each side as shares of the retrain on the same survivors, and those of the retrain."""
-    if "retrain" not in cells:
-        return "–"
-    full = sum(cells["retrain"]["seconds"].values())
-    shares = [None if row not in cells else _short(_seconds(cells[row]) / full) for row in SIDES]
-    return f"{_joined(shares)} of {_short(full)} s"
+def _qualities(cells: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[str | None]]:
+    """Return what each side keeps of a retrain's quality."""
+    batch = _batches(cells)
+    steps = {one["row"]: one for one in cells["gradual"] if one["what"] == "gradual"}
+    steps |= {one["row"]: one for one in cells["gradual"] if (one["row"], one["x"]) == ("retrain", 0.3)}
+    return {
+        "one user to a fifth of all, at once": [_kept(batch, row) for row in SIDES],
+        "30 % of the users, in steps": [
+            f"{_share(steps[row], steps['retrain']):.0f}" if row in steps else None for row in SIDES
+        ],
+    }
+
+
+def _batches(cells: Mapping[str, list[dict[str, Any]]]) -> dict[tuple[str, float], dict[str, Any]]:
+    """Return the cells of random batches, and the retrains on who is left, by row and size."""
+    return {(one["row"], one["x"]): one for one in cells["batch"] if one["what"] in ("random", "random left")}
 
 
 def _seconds(cell: Mapping[str, Any]) -> float:
@@ -139,10 +162,6 @@ def _kept(batch: Mapping[tuple[str, float], dict[str, Any]], row: str) -> str | 
     shares = [_share(batch[row, x], one) for x, one in full.items()]
     low, high = f"{min(shares):.0f}", f"{max(shares):.0f}"
     return low if low == high else f"{low} to {high}"
-
-
-def _joined(texts: Iterable[str | None]) -> str:
-    return " / ".join("–" if one is None else one for one in texts)
 
 
 def _short(value: float) -> str:
