@@ -169,12 +169,21 @@ class Fitting:
         return np.asarray(self._run("partition", [task])[0].arrays["shards"], dtype=np.int32)
 
     def submodels(
-        self, shards: Sequence[Shard], superseded: Mapping[int, FittedShard] | None = None
+        self,
+        shards: Sequence[Shard],
+        superseded: Mapping[int, FittedShard] | None = None,
+        *,
+        beside: Callable[[], object] | None = None,
     ) -> list[FittedShard]:
         """Fit one submodel per shard, each a pure function of its shard, the hyperparameters and its seed.
 
-        `superseded`: the same shards as they were; of an additive model their sums are brought up to date, or what its
-        solve set out from, which is what it sets out from again.
+        Parameters
+        ----------
+        superseded
+            The same shards as they were; of an additive model their sums are brought up to date, or what its solve set
+            out from, which is what it sets out from again.
+        beside
+            What there is to do besides, while the workers compute.
         """
         self._ready()  # compiles what takes the sums, on nobody's time
         was = superseded or {}
@@ -183,7 +192,7 @@ class Fitting:
             tasks = [
                 self._submodel_task(shard, own, was.get(shard.id)) for shard, own in zip(shards, sums, strict=True)
             ]
-        aside = threading.Thread(target=self._aside, args=[shards])
+        aside = threading.Thread(target=self._aside, args=[shards, beside])
         aside.start()
         try:
             results = self._run("submodels", tasks)
@@ -199,8 +208,10 @@ class Fitting:
             )
         return fitted
 
-    def _aside(self, shards: Sequence[Shard]) -> None:
+    def _aside(self, shards: Sequence[Shard], beside: Callable[[], object] | None) -> None:
         """Do, while the workers compute, what will be needed of the rows."""
+        if beside is not None:
+            beside()
         for shard in shards:
             _ = shard.digest
         if self._ahead is not None:
@@ -274,13 +285,14 @@ class Fitting:
         self.check_environment(state.environment)
         was = {one.shard.id: one for one in state.shards}
         with self._timed("partition"):
-            affected = [change.partition.shard(k, change.train, change.valid) for k in change.affected]
+            affected = change.shards
         superseded = was if path in (DOWNDATE, CORE) else None
-        fitted = {one.shard.id: one for one in self.submodels(affected, superseded)}
-        shards = [fitted.get(k, was[k]) for k in range(change.partition.n_shards)]
+        fitted = {one.shard.id: one for one in self.submodels(affected, superseded, beside=lambda: change.tables)}
+        train, valid, partition = change.tables
+        shards = [fitted.get(k, was[k]) for k in range(partition.n_shards)]
         earlier = None if path == REFIT else (state.aggregate, change.affected)
-        aggregate = self.aggregate(shards, change.train, change.valid, earlier)
-        made = self._state(change.train, change.valid, change.partition, shards, aggregate, inherited=True)
+        aggregate = self.aggregate(shards, train, valid, earlier)
+        made = self._state(train, valid, partition, shards, aggregate, inherited=True)
         return made.keeping(state)
 
     def _state(

@@ -91,11 +91,11 @@ class Work:
     def forget_report(self, state: State, planned: Plan, *, anew: bool) -> ForgetReport:
         """Say what a plan does to a state; with `anew` by a new partition, and from nothing."""
         share, core = None, False
-        if _has_sums(state) and _keeps_sums(state, self._without(state, planned).train):
+        if _has_sums(state) and _keeps_sums(state, self._without(state, planned).tables.train):
             share = share_of_pairs(state.train, planned.train_rows)
         elif planned.shards and state.shards[0].start:
             touched = np.unique(state.train.user_index[planned.train_rows])
-            core = _keeps_core(state, self._without(state, planned).train, state.train.users.some(touched))
+            core = _keeps_core(state, self._without(state, planned).tables.train, state.train.users.some(touched))
         path, shards = cheapest(planned.shards, len(state.shards), share, core=core), planned.shards
         if shards and anew:
             path, shards = REBUILD, tuple(range(len(state.shards)))
@@ -132,12 +132,14 @@ class Work:
         else:
             with self._fitting(state.config.shards, partitions=False) as fitting:
                 change = joined(state, new, fitting.place(new, state.train, state.partition))
-                summed = _has_sums(state) and _keeps_sums(state, change.train)
-                share = share_of_pairs(change.train, change.train.holds(new)) if summed else None
-                core = _keeps_core(state, change.train, new.users)
+                train = change.tables.train
+                summed = _has_sums(state) and _keeps_sums(state, train)
+                share = share_of_pairs(train, train.holds(new)) if summed else None
+                core = _keeps_core(state, train, new.users)
                 path = cheapest(change.affected, len(state.shards), share, core=core)
                 made = state if dry_run else fitting.changed(state, change, path)
-        moved = 0 if state.valid is None or change.valid is None else len(state.valid) - len(change.valid)
+        left = change.tables.valid
+        moved = 0 if state.valid is None or left is None else len(state.valid) - len(left)
         shards = tuple(range(len(state.shards))) if anew else change.affected
         return made, AddReport(len(new), len(rows) - len(new), moved, shards, path, _estimated(state, shards))
 
@@ -145,7 +147,7 @@ class Work:
         """Return the state that a change leads to."""
         if path == REBUILD:
             self._config = resolve(renewed(self._config))
-            return self.fit(change.train, change.valid)
+            return self.fit(change.tables.train, change.tables.valid)
         with self._fitting(len(change.affected), partitions=False) as fitting:
             return fitting.changed(state, change, path)
 

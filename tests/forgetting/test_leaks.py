@@ -40,7 +40,7 @@ from receraser.partition.hashed import Hashed
 from receraser.partition.partition import Partition, Shard
 from receraser.protocols import Progress
 from receraser.reports import ForgetReport
-from receraser.state import State
+from receraser.state import FittedShard, State
 from receraser.store.directory import DirectoryStore, Manifest
 from receraser.store.pending import Pending
 from receraser.store.snapshot import Snapshot
@@ -107,7 +107,7 @@ def all_rows(patch: Patch) -> list[Interactions]:
         return state(self, train, *arguments, **named)  # type: ignore[arg-type]
 
     def after(self: Fitting, old: State, change: Change, path: str) -> State:
-        seen[0] = change.train
+        seen[0] = change.tables.train
         return changed(self, old, change, path)
 
     patch.setattr(Fitting, "state", from_nothing)
@@ -146,7 +146,7 @@ def a_mask_looks_at_other_shards(patch: Patch) -> None:
 def early_stopping_looks_at_the_test_set(patch: Patch) -> None:
     """An engine that was evaluated remembers the test rows, and lets them choose epochs from then on."""
     tests: list[Interactions] = []
-    evaluate, forget, shard = Engine.evaluate, Engine._forget, Partition.shard
+    evaluate, forget, submodels = Engine.evaluate, Engine._forget, Fitting.submodels
 
     def evaluated(self: Engine, test: Interactions, **named: object) -> Evaluation:
         vars(self)["test"] = self._pseudonymous(test)
@@ -159,14 +159,16 @@ def early_stopping_looks_at_the_test_set(patch: Patch) -> None:
         finally:
             tests.clear()
 
-    def with_tests(self: Partition, k: int, train: Interactions, valid: Interactions | None) -> Shard:
-        own = shard(self, k, train, valid)
-        held = [] if own.valid is None else [own.valid]
-        return dataclasses.replace(own, valid=Interactions.union([*held, *tests]) if tests else own.valid)
+    def with_tests(one: Shard) -> Shard:
+        held = [] if one.valid is None else [one.valid]
+        return dataclasses.replace(one, valid=Interactions.union([*held, *tests]) if tests else one.valid)
+
+    def fitted(self: Fitting, shards: Sequence[Shard], *arguments: object, **named: object) -> list[FittedShard]:
+        return submodels(self, [with_tests(one) for one in shards], *arguments, **named)  # type: ignore[arg-type]
 
     patch.setattr(Engine, "evaluate", evaluated)
     patch.setattr(Engine, "_forget", forgotten)
-    patch.setattr(Partition, "shard", with_tests)
+    patch.setattr(Fitting, "submodels", fitted)
 
 
 def after_an_evaluation(folder: Path) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from receraser.changes import Change
+from receraser.changes import Change, Tables
 from receraser.changes import without as without_as_it_is
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
@@ -111,7 +111,7 @@ def negatives_come_from_all_shards(patch: Patch) -> None:
         return original(self, train, *arguments, **named)  # type: ignore[arg-type]
 
     def changed(self: Fitting, state: State, change: Change, path: str) -> State:
-        everything[0] = len(change.train.items)
+        everything[0] = len(change.tables.train.items)
         return original_changed(self, state, change, path)
 
     patch.setattr(Fitting, "state", state)
@@ -184,8 +184,17 @@ def the_partition_is_computed_again_from_survivors(patch: Patch) -> None:
 
     def again(state: State, planned: Plan) -> Change:
         change = without_as_it_is(state, planned)
-        other = Engine.from_config(state.config, executor=Here())._fit(change.train, change.valid, None, None, None)
-        return dataclasses.replace(change, partition=state_of(other).partition)
+        train, valid, _ = change.tables
+        tables = Tables(
+            train,
+            valid,
+            state_of(Engine.from_config(state.config, executor=Here())._fit(train, valid, None, None, None)).partition,
+        )
+        return Change(
+            change.affected,
+            lambda: [tables.partition.shard(k, train, valid) for k in change.affected],
+            lambda: tables,
+        )
 
     patch.setattr("receraser.work.without", again)
 
