@@ -173,7 +173,7 @@ class Fitting:
         shards: Sequence[Shard],
         superseded: Mapping[int, FittedShard] | None = None,
         *,
-        beside: Callable[[], object] | None = None,
+        beside: Sequence[Callable[[], object]] = (),
     ) -> list[FittedShard]:
         """Fit one submodel per shard, each a pure function of its shard, the hyperparameters and its seed.
 
@@ -183,7 +183,7 @@ class Fitting:
             The same shards as they were; of an additive model their sums are brought up to date, or what its solve set
             out from, which is what it sets out from again.
         beside
-            What there is to do besides, while the workers compute.
+            What is done while the workers compute.
         """
         self._ready()  # compiles what takes the sums, on nobody's time
         was = superseded or {}
@@ -192,12 +192,8 @@ class Fitting:
             tasks = [
                 self._submodel_task(shard, own, was.get(shard.id)) for shard, own in zip(shards, sums, strict=True)
             ]
-        aside = threading.Thread(target=self._aside, args=[shards, beside])
-        aside.start()
-        try:
+        with _meanwhile(beside):
             results = self._run("submodels", tasks)
-        finally:
-            aside.join()
         fitted = []
         for shard, task, result, own in zip(shards, tasks, results, sums, strict=True):
             weights, start = submodel_from(task, result)
@@ -208,10 +204,8 @@ class Fitting:
             )
         return fitted
 
-    def _aside(self, shards: Sequence[Shard], beside: Callable[[], object] | None) -> None:
-        """Do, while the workers compute, what will be needed of the rows."""
-        if beside is not None:
-            beside()
+    def _look_at_rows(self, shards: Sequence[Shard]) -> None:
+        """Do what will be needed of the rows of shards that are fitted anew."""
         for shard in shards:
             _ = shard.digest
         if self._ahead is not None:
@@ -255,7 +249,7 @@ class Fitting:
         models = cast("Sequence[FactorModel]", [one.model for one in shards])  # or gram, for spectral
         seed = derive(self.config.seed, "aggregation")
         if not self._aggregator.needs_rows:
-            train, valid = Interactions.empty(), None
+            train, valid = Interactions.empty(), None  # no row travels
         reuse = None
         if earlier is not None and isinstance(self._aggregator, Reusing):
             reuse = self._aggregator.reusable(*earlier, len(models))
@@ -272,7 +266,7 @@ class Fitting:
         """
         with self._timed("partition"):
             shards = list(partition.shards(train, valid))
-        fitted = self.submodels(shards)
+        fitted = self.submodels(shards, beside=[lambda: self._look_at_rows(shards)])
         aggregate = self.aggregate(fitted, train, valid)
         return self._state(train, valid, partition, fitted, aggregate, inherited=inherited)
 
@@ -287,11 +281,17 @@ class Fitting:
         with self._timed("partition"):
             affected = change.shards
         superseded = was if path in (DOWNDATE, CORE) else None
-        fitted = {one.shard.id: one for one in self.submodels(affected, superseded, beside=lambda: change.tables)}
-        train, valid, partition = change.tables
-        shards = [fitted.get(k, was[k]) for k in range(partition.n_shards)]
+        beside = [lambda: self._look_at_rows(affected), lambda: change.tables]
+        merges = self._aggregator.learns and not self._aggregator.needs_rows  # which leaves a core free now and then
+        fitted = {one.shard.id: one for one in self.submodels(affected, superseded, beside=() if merges else beside)}
+        shards = [fitted.get(k, one) for k, one in was.items()]
         earlier = None if path == REFIT else (state.aggregate, change.affected)
-        aggregate = self.aggregate(shards, train, valid, earlier)
+        if merges:
+            with _meanwhile(beside):
+                aggregate = self.aggregate(shards, Interactions.empty(), None, earlier)
+        train, valid, partition = change.tables
+        if not merges:
+            aggregate = self.aggregate(shards, train, valid, earlier)
         made = self._state(train, valid, partition, shards, aggregate, inherited=True)
         return made.keeping(state)
 
@@ -328,6 +328,22 @@ class Fitting:
         started = time.perf_counter()
         yield
         self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
+
+
+@contextmanager
+def _meanwhile(todo: Sequence[Callable[[], object]]) -> Iterator[None]:
+    """Do something in a thread of its own while something else waits for workers; done when that is."""
+
+    def do() -> None:
+        for one in todo:
+            one()
+
+    thread = threading.Thread(target=do)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def _carried(was: FittedShard, rows: Interactions) -> Tensors:
