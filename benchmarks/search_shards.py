@@ -43,7 +43,7 @@ _ABOUT = {
     "yelp2018": [
         "Ten shards; fitted on the training rows for choices, judged on the rows held out of them; the test rows were",
         "not opened. The presets `receraser-MODEL-yelp2018` take the first row's settings, but for WMF's: batches of",
-        "4,096 users are as good within chance, and need a quarter of its steps, which is what they cost. Submodel",
+        "4,096 users are .0003 below, with a quarter of its steps, which is what it costs. Submodel",
         "settings are changes to those of `spectral` on that data set. One seed; several trials on a GPU ran beside",
         "each other, which the times show.",
     ],

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
-from receraser.changes import Change, joined, without
+from receraser import changes
+from receraser.changes import Change, Tables, joined, without
+from receraser.erasure.plan import Plan
 from receraser.erasure.request import ForgetRequest
-from receraser.partition.partition import Shard
+from receraser.errors import TrainingError
+from receraser.execution.task import Result, Task
+from receraser.protocols import Progress
 from receraser.state import State
 from tests.contracts.worlds import random_rows
-from tests.forgetting.engines import Combination, planned_for, rows_of
+from tests.forgetting.engines import Combination, Here, planned_for, rows_of
 
 ROWS = random_rows(30, 12, 0.3, seed=3)
 HELD = random_rows(30, 12, 0.1, seed=4)
@@ -16,6 +22,7 @@ COMBINATIONS = [
     Combination("hash", "mean", "wmf", shards=4),
     Combination("random", "mean", "wmf", shards=4),
     Combination("whole", "alone", "wmf"),
+    Combination("inbp", "mean", "wmf"),
 ]
 REQUESTS = {
     "a user": ForgetRequest.of(users=["u003"]),
@@ -23,6 +30,7 @@ REQUESTS = {
     "one row": ForgetRequest.of(interactions=[next(iter(ROWS.pairs()))]),
     "many": ForgetRequest.of(users=ROWS.users.ids[::2], items=ROWS.items.ids[:3]),
     "everybody": ForgetRequest.of(users=ROWS.users.ids),
+    "a row of validation": ForgetRequest.of(interactions=[next(iter(HELD.without(ROWS).pairs()))]),
     "nobody": ForgetRequest.of(users=["a stranger"]),
 }
 
@@ -61,23 +69,71 @@ def test_shards_that_gain_rows(held: bool) -> None:
     assert are_cut_from_the_tables(joined(state, new, np.array([2, 0], dtype=np.int32)))
 
 
-def test_shards_do_not_wait_for_the_tables() -> None:
-    """They are fitted while the tables are made; and either is made once."""
+def test_shards_do_not_wait_for_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     state = state_with(COMBINATIONS[0], held=False)
-    asked: list[str] = []
+
+    def never(*_: object) -> Tables:
+        raise AssertionError("nobody needs the tables yet")
+
+    monkeypatch.setattr("receraser.changes._tables_without", never)
+    assert len(without(state, planned_for(state, REQUESTS["a user"])).shards) == 1
+
+
+def test_either_is_made_once() -> None:
+    state = state_with(COMBINATIONS[0], held=False)
     change = without(state, planned_for(state, REQUESTS["a user"]))
+    assert change.tables is change.tables
+    assert change.shards is change.shards
 
-    def noted(what: str, made: object) -> object:
-        asked.append(what)
-        return made
 
-    watched = Change(
-        change.affected,
-        lambda: noted("shards", change.shards),  # type: ignore[arg-type,return-value]
-        lambda: noted("tables", change.tables),  # type: ignore[arg-type,return-value]
+class Watching(Here):
+    """Notes which kinds of tasks had begun when the tables were made, and waits for that while a given one runs."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.made = threading.Event()
+        self.begun: list[str] = []
+        self.when: list[str] = []
+        self._kind = kind
+
+    def compute(self, task: Task, progress: Progress | None) -> Result:
+        self.begun.append(task.kind)
+        if task.kind == self._kind:
+            assert self.made.wait(30), "the tables are not made while this runs"
+        return super().compute(task, progress)
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "kind"), [("mean", "submodel"), ("attention", "submodel"), ("spectral", "aggregation")]
+)
+def test_the_tables_are_made_while_workers_compute(
+    aggregation: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the submodels; or, where no row is needed to put these together, beside that."""
+    engine = Combination("hash", aggregation, "wmf", shards=4).engine().fit(ROWS)
+    watching = Watching(kind)
+    original = changes._tables_without
+
+    def noted(state: State, planned: Plan) -> Tables:
+        watching.when = list(watching.begun)
+        try:
+            return original(state, planned)
+        finally:
+            watching.made.set()
+
+    monkeypatch.setattr("receraser.changes._tables_without", noted)
+    engine._executor = watching
+    engine.forget(users=["u003"])
+    assert watching.made.is_set()
+    assert ("submodel" in watching.when) or kind == "submodel"
+    assert watching.begun[-1] == ("submodel" if aggregation == "mean" else "aggregation")
+
+
+def test_a_table_that_keeps_what_its_shards_have_lost_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = COMBINATIONS[0].engine().fit(ROWS)
+    monkeypatch.setattr(
+        "receraser.changes._tables_without",
+        lambda state, planned: Tables(state.train, state.valid, state.partition),
     )
-    assert all(isinstance(one, Shard) for one in watched.shards)
-    assert asked == ["shards"]
-    assert watched.tables is watched.tables
-    assert watched.shards is watched.shards
-    assert asked == ["shards", "tables"]
+    with pytest.raises(TrainingError, match=r"the table of all rows has \d+, its shards have \d+"):
+        engine.forget(users=["u003"])

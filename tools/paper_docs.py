@@ -135,7 +135,7 @@ def _qualities(cells: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[str 
     return {
         "one user to a fifth of all, at once": [_kept(batch, row) for row in SIDES],
         "30 % of the users, in steps": [
-            f"{_share(steps[row], steps['retrain']):.0f}" if row in steps else None for row in SIDES
+            f"{_share(steps[row], steps['retrain']):.0f}" if {row, "retrain"} <= steps.keys() else None for row in SIDES
         ],
     }
 

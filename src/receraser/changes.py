@@ -63,15 +63,14 @@ def without(state: State, planned: Plan) -> Change:
 
 
 def _shards_without(state: State, planned: Plan) -> list[Shard]:
-    """Return the affected shards without the rows that go; of theirs alone, which are few beside all rows."""
-    going = state.train.take(np.flatnonzero(planned.train_rows))
-    valid_going = None
-    if state.valid is not None and planned.valid_rows is not None:
-        valid_going = state.valid.take(np.flatnonzero(planned.valid_rows))
+    """Return the affected shards without the rows that go: a shard's rows stand in the order of the table of all."""
+    valid_rows = planned.valid_rows
     left = []
     for was in (state.shards[k].shard for k in planned.shards):
-        valid = was.valid if was.valid is None or valid_going is None else was.valid.without(valid_going)
-        left.append(Shard(was.id, was.train.without(going), valid))
+        valid = was.valid
+        if valid is not None and valid_rows is not None and state.partition.valid is not None:
+            valid = valid.take(~valid_rows[state.partition.valid == was.id])
+        left.append(Shard(was.id, was.train.take(~planned.train_rows[state.partition.train == was.id]), valid))
     return left
 
 

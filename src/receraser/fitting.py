@@ -21,7 +21,7 @@ from receraser.changes import Change
 from receraser.config import EngineConfig, part_settings
 from receraser.data.interactions import Interactions
 from receraser.erasure.plan import CORE, DOWNDATE, REFIT
-from receraser.errors import EnvironmentMismatchError
+from receraser.errors import EnvironmentMismatchError, TrainingError
 from receraser.execution.local import LocalExecutor, workers_for
 from receraser.execution.task import (
     Result,
@@ -290,6 +290,8 @@ class Fitting:
             with _meanwhile(beside):
                 aggregate = self.aggregate(shards, Interactions.empty(), None, earlier)
         train, valid, partition = change.tables
+        _check_rows(train, [one.shard.train for one in shards])
+        _check_rows(valid, [one.shard.valid for one in shards])
         if not merges:
             aggregate = self.aggregate(shards, train, valid, earlier)
         made = self._state(train, valid, partition, shards, aggregate, inherited=True)
@@ -332,18 +334,43 @@ class Fitting:
 
 @contextmanager
 def _meanwhile(todo: Sequence[Callable[[], object]]) -> Iterator[None]:
-    """Do something in a thread of its own while something else waits for workers; done when that is."""
+    """Do something in a thread of its own while something else waits for workers; it is done when that is.
+
+    An error of it is raised when the other has ended well; where the other fails, what was not begun is left.
+    """
+    failures: list[BaseException] = []
+    in_vain = threading.Event()
 
     def do() -> None:
-        for one in todo:
-            one()
+        try:
+            for one in todo:
+                if not in_vain.is_set():
+                    one()
+        except BaseException as error:  # noqa: BLE001 - carried over to the caller's thread
+            failures.append(error)
 
-    thread = threading.Thread(target=do)
-    thread.start()
+    thread = threading.Thread(target=do, daemon=True)
+    if todo:
+        thread.start()
     try:
         yield
+    except BaseException:
+        in_vain.set()
+        raise
     finally:
-        thread.join()
+        if todo:
+            thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _check_rows(table: Interactions | None, parts: Sequence[Interactions | None]) -> None:
+    """Raise unless a table has as many rows as its shards: what is forgotten is gone from both, or nothing is done."""
+    found, expected = 0 if table is None else len(table), sum(len(one) for one in parts if one is not None)
+    if found != expected:
+        raise TrainingError(
+            f"the table of all rows has {found:,}, its shards have {expected:,}: our fault, and nothing was changed"
+        )
 
 
 def _carried(was: FittedShard, rows: Interactions) -> Tensors:

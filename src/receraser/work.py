@@ -112,7 +112,8 @@ class Work:
 
     def forget(self, state: State, planned: Plan, report: ForgetReport) -> State:
         """Return the state without the rows of a plan; the very same one where nothing goes."""
-        return self._changed(state, self._without(state, planned), report.path) if planned.shards else state
+        change, self._planned = self._without(state, planned), None
+        return self._changed(state, change, report.path) if planned.shards else state
 
     def _without(self, state: State, planned: Plan) -> Change:
         if self._planned is None or self._planned[0] is not planned:

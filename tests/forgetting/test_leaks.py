@@ -32,6 +32,7 @@ from receraser.engine import Engine
 from receraser.erasure.request import ForgetRequest
 from receraser.errors import EnvironmentMismatchError
 from receraser.evaluation import Evaluation, RankingTask
+from receraser.execution.task import Task
 from receraser.fingerprint import Tensors
 from receraser.fitting import Fitting
 from receraser.models.descent import Validation
@@ -146,7 +147,7 @@ def a_mask_looks_at_other_shards(patch: Patch) -> None:
 def early_stopping_looks_at_the_test_set(patch: Patch) -> None:
     """An engine that was evaluated remembers the test rows, and lets them choose epochs from then on."""
     tests: list[Interactions] = []
-    evaluate, forget, submodels = Engine.evaluate, Engine._forget, Fitting.submodels
+    evaluate, forget, task = Engine.evaluate, Engine._forget, Fitting._submodel_task
 
     def evaluated(self: Engine, test: Interactions, **named: object) -> Evaluation:
         vars(self)["test"] = self._pseudonymous(test)
@@ -163,12 +164,12 @@ def early_stopping_looks_at_the_test_set(patch: Patch) -> None:
         held = [] if one.valid is None else [one.valid]
         return dataclasses.replace(one, valid=Interactions.union([*held, *tests]) if tests else one.valid)
 
-    def fitted(self: Fitting, shards: Sequence[Shard], *arguments: object, **named: object) -> list[FittedShard]:
-        return submodels(self, [with_tests(one) for one in shards], *arguments, **named)  # type: ignore[arg-type]
+    def task_with_tests(self: Fitting, shard: Shard, sums: Tensors | None, was: FittedShard | None) -> Task:
+        return task(self, with_tests(shard), sums, was)
 
     patch.setattr(Engine, "evaluate", evaluated)
     patch.setattr(Engine, "_forget", forgotten)
-    patch.setattr(Fitting, "submodels", fitted)
+    patch.setattr(Fitting, "_submodel_task", task_with_tests)
 
 
 def after_an_evaluation(folder: Path) -> bool:
@@ -645,6 +646,7 @@ WAYS: Mapping[str, Sequence[Plant]] = {
         ids_are_ordered_by_their_hashes,
     ],
     "caches, checkpoints, logs and id maps that stay behind": [
+        mutations.a_row_stays_in_the_table_of_all_rows,
         a_cache_stays,
         superseded_files_stay,
         a_checkpoint_stays,

@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
+from torch.autograd.function import once_differentiable
 
 from receraser.data.interactions import Interactions
 from receraser.seeds import derive, draw_torch, signed
@@ -138,6 +139,7 @@ class _WrittenOut(torch.autograd.Function):
         return bpr(torch.zeros_like(behind), behind, weight)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         of_users, of_items = ctx.saved_tensors
         return gradient * of_users, gradient * of_items, None, None, None
@@ -217,6 +219,7 @@ class NonSampling:
         self.fixed_shape = not isinstance(self._batches, UserBatches)
         self.n_batches = self._batches.n_batches
         self._kernels = non_sampling_on_cpu() if device.type == "cpu" else None
+        self._n_items = len(rows.items)
         self._key = torch.zeros((), dtype=torch.int64, device=device)
         self._mask = torch.ones((len(rows.users), dim), device=device) if dropout else None  # of everybody, in place
 
@@ -239,14 +242,21 @@ class NonSampling:
             vectors, q = self._of(user)
             vectors = vectors * real[:, None]
             scores = _SlotScores.apply(vectors, q, *slots)  # type: ignore[no-untyped-call]  # (n_slots,)
-        elif self._kernels is not None:
-            user = self._batches.users(int(number))
-            rows = user, *self._batches.rows
-            result: torch.Tensor = _AllPairs.apply(*self._of(user), rows, self._missing_weight, self._kernels)  # type: ignore[no-untyped-call]
-            return result
         else:
-            return self._recorded(int(number))
+            return self._recorded(int(number)) if self._kernels is None else self._written_out(int(number))
         return non_sampling(scores, vectors, q, self._missing_weight)
+
+    def _written_out(self, number: int) -> torch.Tensor:
+        """Return the loss with the gradient of a kernel, which cannot look whether it is given what it expects."""
+        assert isinstance(self._batches, UserBatches), "the others are of one shape"
+        user = self._batches.users(number)
+        p, q = self._of(user)
+        expected = (len(user), q.shape[1]), (self._n_items, p.shape[1])
+        if (tuple(p.shape), tuple(q.shape)) != expected:
+            raise ValueError(f"the vectors have shapes {tuple(p.shape)} and {tuple(q.shape)}; expected {expected}")
+        rows = user, *self._batches.rows
+        result: torch.Tensor = _AllPairs.apply(p, q, rows, self._missing_weight, self._kernels)  # type: ignore[no-untyped-call]
+        return result
 
     def _recorded(self, number: int) -> torch.Tensor:
         """Return the loss with torch's own gradient: what the one that is written out is held to."""
@@ -282,6 +292,7 @@ class _AllPairs(torch.autograd.Function):
         return losses.sum().to(torch.float32)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         of_users, of_items = ctx.saved_tensors
         return gradient * of_users, gradient * of_items, None, None, None

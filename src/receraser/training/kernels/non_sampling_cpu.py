@@ -16,7 +16,7 @@ from receraser.training.kernels.vectors import add_row, dot_rows, parallel
 __all__ = ["gradients"]
 
 VECTORS = (
-    "9900fad0c7fa7ad9"  # of vectors.py: machine code is kept by the date of this file, so a change there must change it
+    "565204b7c3bf2873"  # of vectors.py: machine code is kept by the date of this file, so a change there must change it
 )
 
 Float32 = NDArray[np.float32]
@@ -24,6 +24,20 @@ Int64 = NDArray[np.int64]
 
 _STRETCHES, _SUMS = 8, 2**22  # of a table, each with the sum of its own products: so many numbers of them at most
 _USERS, _ITEMS = 32, 256  # that one thread takes at a time
+
+
+@parallel
+def _squared(table: Float32, out: Float32) -> None:
+    """Write table^T table."""
+    n_rows, dim = table.shape
+    n = max(1, min(_STRETCHES, n_rows, _SUMS // (dim * dim)))
+    found = np.empty((n, dim, dim), dtype=np.float32)
+    for stretch in numba.prange(n):
+        first, last = n_rows * stretch // n, n_rows * (stretch + 1) // n
+        np.dot(table[first:last].T, table[first:last], found[stretch])
+    out[:] = 0
+    for stretch in range(n):
+        out += found[stretch]
 
 
 @parallel
@@ -62,31 +76,21 @@ def gradients(  # noqa: C901 - one pass over the batch for the users, one for th
     for at in range(n_users):
         begins[at + 1] = begins[at] + indptr[users[at] + 1] - indptr[users[at]]
     slopes = np.empty(begins[n_users], dtype=np.float32)
-
-    n = max(1, min(_STRETCHES, n_users, n_items, _SUMS // (dim * dim)))
-    squares = np.empty((2, n, dim, dim), dtype=np.float32)
-    for stretch in numba.prange(n):
-        first, last = n_items * stretch // n, n_items * (stretch + 1) // n
-        np.dot(q[first:last].T, q[first:last], squares[0, stretch])
-        first, last = n_users * stretch // n, n_users * (stretch + 1) // n
-        np.dot(p[first:last].T, p[first:last], squares[1, stretch])
-    of_all_items, of_all_users = squares[0, 0], squares[1, 0]  # Q^T Q, P^T P
-    for stretch in range(1, n):
-        of_all_items += squares[0, stretch]
-        of_all_users += squares[1, stretch]
-
+    of_all_items, of_all_users = np.empty((dim, dim), dtype=np.float32), np.empty((dim, dim), dtype=np.float32)
+    _squared(q, of_all_items)
+    _squared(p, of_all_users)
     for block in numba.prange((n_users + _USERS - 1) // _USERS):
         start, stop = block * _USERS, min(n_users, (block + 1) * _USERS)
         np.dot(p[start:stop], of_all_items, of_users[start:stop])
         for at in range(start, stop):
-            loss = missing_weight * float(dot_rows(of_users, at, p, at))
+            loss = missing_weight * np.float64(dot_rows(of_users, at, p, at))
             for c in range(dim):
                 of_users[at, c] *= everywhere
             place = begins[at]
             for row in range(indptr[users[at]], indptr[users[at] + 1]):
                 score = dot_rows(p, at, q, items[row])
                 slope = curve * score - np.float32(2.0)
-                loss += 0.5 * float(score) * (float(slope) - 2.0)
+                loss += 0.5 * np.float64(score) * (np.float64(slope) - 2.0)
                 add_row(slope, q, items[row], of_users, at)
                 slopes[place] = slope
                 place += 1

@@ -5,8 +5,8 @@ times as long as the products themselves. Here the order is given: 16 partial su
 comes out has the same bits on every machine that rounds as IEEE says. A width that is a multiple of `LANES` is the
 quickest; columns that are left over come one by one.
 
-numba keeps machine code by the date of the file that a function is in, not of this one: so `cpu` and `pairs_cpu` name
-this file's SHA-256, a test compares it, and a change here changes them.
+numba keeps machine code by the date of the file that a function is in, not of this one: so the modules of kernels
+name this file's SHA-256, a test compares it, and a change here changes them.
 """
 
 from __future__ import annotations
