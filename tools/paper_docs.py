@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from receraser.reproduce import paper
+from receraser.reproduce.studies.pareto import Point, front
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reproduction.md"
@@ -85,6 +86,54 @@ def _table_of(columns: Sequence[str], found: Mapping[str, Mapping[str, Sequence[
         for what, texts in rows.items():
             lines.append(f"| {model} | {what} | " + " | ".join("–" if one is None else one for one in texts) + " |")
     return lines
+
+
+def fronts() -> str:
+    """Return a table of what forgetting a user costs and what quality there is, over all numbers of shards."""
+    rows = ["retrain", "spectral", "spectral, polish=1", "control: hash shards, attention"]
+    rows += ["receraser", "grapheraser", "sisa", "gram", "graphfilter", "ease"]
+    lines = ["", "| | | " + " | ".join(_headed(row) for row in rows) + " |", "|---" * (2 + len(rows)) + "|"]
+    for dataset in DATASETS:
+        for model, (_, cells) in sorted(_of_study("pareto", dataset).items(), key=lambda one: [*MODELS].index(one[0])):
+            points = _points(cells)
+            best = front(points)
+            texts = [_range([one for one in points if one[0] == row], best) for row in rows]
+            lines.append(f"| {dataset} | {MODELS[model]} | " + " | ".join(texts) + " |")
+    return "\n".join(lines)
+
+
+def _headed(row: str) -> str:
+    return {**NAMES, **SIDES, "spectral, polish=1": "Spectral, a sweep", "graphfilter": "GraphFilter", "ease": "EASE"}[
+        row
+    ]
+
+
+def _points(cells: Sequence[Mapping[str, Any]]) -> list[Point]:
+    """Return each line at each number of shards: what a forget costs there, and the quality of a fit."""
+    asked = {(one["row"], one["x"]): one for one in cells if one["what"] == "users"}
+    found = []
+    for one in cells:
+        at = one["row"], one["x"]
+        if one["what"] == "fit" and one["row"] == "retrain":
+            found.append((*at, sum(one["seconds"].values()), one["metrics"]["ndcg@20"]))
+        elif one["what"] == "fit" and at in asked:
+            found.append((*at, _seconds(asked[at]), one["metrics"]["ndcg@20"]))
+    return found
+
+
+def _range(own: Sequence[Point], best: Sequence[Point]) -> str:
+    """Return the least and the greatest of seconds and of NDCG@20; in bold where some of it is on the front."""
+    if not own:
+        return "–"
+    ends = [
+        dict.fromkeys(map(text, (min(values), max(values))))
+        for values, text in (
+            ([one[2] for one in own], _short),
+            ([one[3] for one in own], lambda value: f"{value:.3f}".removeprefix("0")),
+        )
+    ]
+    said = f"{' to '.join(ends[0])} s, {' to '.join(ends[1])}"
+    return f"**{said}**" if any(one in best for one in own) else said
 
 
 def _of_study(study: str, dataset: str) -> dict[str, tuple[str, list[dict[str, Any]]]]:
@@ -170,7 +219,7 @@ def _short(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
-PARTS = {"table3": tables, "past": past}
+PARTS = {"table3": tables, "past": past, "fronts": fronts}
 
 
 def page() -> str:
