@@ -71,11 +71,10 @@ def read(out: Path, names: Sequence[str]) -> dict[str, Found]:
 def text_of(parts: Mapping[str, Found], command: str) -> str:
     """Return the page of these parts."""
     found = {name: one["found"] for name, one in parts.items()}
-    machines = sorted({", ".join([one["hardware"], one["date"], *_version(one)]) for one in parts.values()})
     lines = [
         "# Speed on the CPU",
         "",
-        f"`{command}` ({'; '.join(machines)}). ML-1M unless said otherwise. Ours and the peer run alternately in one",
+        f"`{command}` ({_made(parts)}). ML-1M unless said otherwise. Ours and the peer run alternately in one",
         "process tree with the same threads; medians, in brackets the range. A forget counts from the request to the",
         "published, certified store, and so does the full fit beside it. They take turns in `forget-wmf`; elsewhere",
         "the fits come first, and are the same for both forgets of a model. `speed-*.json` hold every run; batches of",
@@ -99,8 +98,16 @@ def rows_of(parts: Mapping[str, Found]) -> list[Row]:
     return [row for name, one in parts.items() for row in ROWS[name](one["found"])]
 
 
-def _version(one: Mapping[str, Any]) -> list[str]:
-    return [f"version {one['version']}"] if "version" in one else []
+def _made(parts: Mapping[str, Found]) -> str:
+    """Return on what, when and with which version the parts were measured; where not all were alike, which ones."""
+    named: dict[str, list[str]] = {}
+    for name, one in parts.items():
+        made = [one["hardware"], one["date"], *([f"version {one['version']}"] if "version" in one else [])]
+        named.setdefault(", ".join(made), []).append(f"`{name}`")
+    most, *others = sorted(named, key=lambda made: -len(named[made]))
+    told = [f"{', '.join(named[made])}: {made}" for made in others]
+    apart = ["between hosts and hours seconds do not compare"] if others else []
+    return "; ".join([most, *told, *apart])
 
 
 def _s(runs: list[float]) -> str:
