@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -125,15 +126,26 @@ def test_the_tables_are_made_while_workers_compute(
     engine._executor = watching
     engine.forget(users=["u003"])
     assert watching.made.is_set()
-    assert ("submodel" in watching.when) or kind == "submodel"
     assert watching.begun[-1] == ("submodel" if aggregation == "mean" else "aggregation")
 
 
-def test_a_table_that_keeps_what_its_shards_have_lost_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = COMBINATIONS[0].engine().fit(ROWS)
-    monkeypatch.setattr(
-        "receraser.changes._tables_without",
-        lambda state, planned: Tables(state.train, state.valid, state.partition),
-    )
-    with pytest.raises(TrainingError, match=r"the table of all rows has \d+, its shards have \d+"):
-        engine.forget(users=["u003"])
+@pytest.mark.parametrize("aggregation", ["mean", "attention", "spectral"])
+@pytest.mark.parametrize("held", [False, True])
+def test_a_table_that_keeps_what_its_shards_have_lost_is_refused(
+    aggregation: str, held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Combination("hash", aggregation, "wmf", shards=4).engine().fit(ROWS, valid=HELD if held else None)
+    before = engine.state
+    original = changes._tables_without
+
+    def kept(state: State, planned: Plan) -> Tables:
+        """With validation rows: these alone are kept."""
+        made = original(state, planned)
+        if not held:
+            return Tables(state.train, state.valid, state.partition)
+        return Tables(made.train, state.valid, replace(made.partition, valid=state.partition.valid))
+
+    monkeypatch.setattr("receraser.changes._tables_without", kept)
+    with pytest.raises(TrainingError, match=r"the table of all rows has \d+ in shard \d, which holds \d+"):
+        engine.forget(users=[next(iter(HELD.users)) if held else "u003"])
+    assert engine.state is before

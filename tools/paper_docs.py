@@ -28,6 +28,18 @@ SIDES = {  # of the tables past the paper, in the order of their columns
     "receraser": "RecEraser",
 }
 NAMES = {"retrain": "Retrain", "sisa": "SISA", "grapheraser": "GraphEraser", "receraser": "RecEraser"}
+FRONTS = {  # of the table of quality against cost
+    "retrain": "Retrain",
+    "spectral": "Spectral",
+    "spectral, polish=1": "Spectral, a sweep",
+    "control: hash shards, attention": "attention, Spectral's shards",
+    "receraser": "RecEraser",
+    "grapheraser": "GraphEraser",
+    "sisa": "SISA",
+    "gram": "Gram",
+    "graphfilter": "GraphFilter",
+    "ease": "EASE",
+}
 MODELS = {"bpr": "BPR", "wmf": "WMF", "lightgcn": "LightGCN"}
 
 
@@ -90,22 +102,15 @@ def _table_of(columns: Sequence[str], found: Mapping[str, Mapping[str, Sequence[
 
 def fronts() -> str:
     """Return a table of what forgetting a user costs and what quality there is, over all numbers of shards."""
-    rows = ["retrain", "spectral", "spectral, polish=1", "control: hash shards, attention"]
-    rows += ["receraser", "grapheraser", "sisa", "gram", "graphfilter", "ease"]
-    lines = ["", "| | | " + " | ".join(_headed(row) for row in rows) + " |", "|---" * (2 + len(rows)) + "|"]
+    lines = ["", "| | | " + " | ".join(FRONTS.values()) + " |", "|---" * (2 + len(FRONTS)) + "|"]
     for dataset in DATASETS:
-        for model, (_, cells) in sorted(_of_study("pareto", dataset).items(), key=lambda one: [*MODELS].index(one[0])):
-            points = _points(cells)
+        found = _of_study("pareto", dataset)
+        for model in (one for one in MODELS if one in found):
+            points = _points(found[model][1])
             best = front(points)
-            texts = [_range([one for one in points if one[0] == row], best) for row in rows]
+            texts = [_range([one for one in points if one[0] == row], best) for row in FRONTS]
             lines.append(f"| {dataset} | {MODELS[model]} | " + " | ".join(texts) + " |")
     return "\n".join(lines)
-
-
-def _headed(row: str) -> str:
-    return {**NAMES, **SIDES, "spectral, polish=1": "Spectral, a sweep", "graphfilter": "GraphFilter", "ease": "EASE"}[
-        row
-    ]
 
 
 def _points(cells: Sequence[Mapping[str, Any]]) -> list[Point]:

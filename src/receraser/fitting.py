@@ -281,19 +281,16 @@ class Fitting:
         with self._timed("partition"):
             affected = change.shards
         superseded = was if path in (DOWNDATE, CORE) else None
-        beside = [lambda: self._look_at_rows(affected), lambda: change.tables]
-        merges = self._aggregator.learns and not self._aggregator.needs_rows  # which leaves a core free now and then
+        beside = [lambda: self._look_at_rows(affected), lambda: _check_rows(state, change)]
+        # A merge takes no rows, and leaves a core free now and then; other aggregations wait for the table of all rows.
+        merges = self._aggregator.learns and not self._aggregator.needs_rows
         fitted = {one.shard.id: one for one in self.submodels(affected, superseded, beside=() if merges else beside)}
-        shards = [fitted.get(k, one) for k, one in was.items()]
+        shards = [fitted.get(one.shard.id, one) for one in state.shards]
         earlier = None if path == REFIT else (state.aggregate, change.affected)
-        if merges:
-            with _meanwhile(beside):
-                aggregate = self.aggregate(shards, Interactions.empty(), None, earlier)
+        with _meanwhile(beside if merges else ()):
+            rows = (Interactions.empty(), None) if merges else change.tables[:2]
+            aggregate = self.aggregate(shards, *rows, earlier)
         train, valid, partition = change.tables
-        _check_rows(train, [one.shard.train for one in shards])
-        _check_rows(valid, [one.shard.valid for one in shards])
-        if not merges:
-            aggregate = self.aggregate(shards, train, valid, earlier)
         made = self._state(train, valid, partition, shards, aggregate, inherited=True)
         return made.keeping(state)
 
@@ -364,13 +361,22 @@ def _meanwhile(todo: Sequence[Callable[[], object]]) -> Iterator[None]:
         raise failures[0]
 
 
-def _check_rows(table: Interactions | None, parts: Sequence[Interactions | None]) -> None:
-    """Raise unless a table has as many rows as its shards: what is forgotten is gone from both, or nothing is done."""
-    found, expected = 0 if table is None else len(table), sum(len(one) for one in parts if one is not None)
-    if found != expected:
-        raise TrainingError(
-            f"the table of all rows has {found:,}, its shards have {expected:,}: our fault, and nothing was changed"
-        )
+def _check_rows(state: State, change: Change) -> None:
+    """Raise unless every shard has as many rows in the next state's tables as it will hold: nothing goes by half."""
+    train, valid, partition = change.tables
+    held = {one.shard.id: one.shard for one in state.shards} | {one.id: one for one in change.shards}
+    for table, labels, own in (
+        (train, partition.train, [held[k].train for k in sorted(held)]),
+        (valid, partition.valid, [held[k].valid for k in sorted(held)]),
+    ):
+        found = [0] * len(held) if labels is None else np.bincount(labels, minlength=len(held)).tolist()
+        assert table is None or len(table) == sum(found), "every row is in a shard"
+        for k, (n, rows) in enumerate(zip(found, own, strict=True)):
+            holds = 0 if rows is None else len(rows)
+            if n != holds:
+                raise TrainingError(
+                    f"the table of all rows has {n:,} in shard {k}, which holds {holds:,}: our fault, nothing changed"
+                )
 
 
 def _carried(was: FittedShard, rows: Interactions) -> Tensors:

@@ -321,6 +321,10 @@ MUTATIONS: list[tuple[Callable[[Patch], None], Combination, ForgetRequest]] = [
 ]
 
 
+# The engine itself refuses these: the table of all rows is not that of its shards.
+REFUSED = (shards_that_lose_validation_rows_are_passed_over, the_partition_is_computed_again_from_survivors)
+
+
 def equal_to_never_having_seen(combination: Combination, request: ForgetRequest) -> bool:
     engine = combination.engine().fit(TRAIN, valid=HELD_OUT)
     book = Book(combination, engine, TRAIN.pairs(), HELD_OUT.pairs())
@@ -339,8 +343,8 @@ def test_a_leak_is_found(
 ) -> None:
     assert equal_to_never_having_seen(combination, request_)
     mutation(monkeypatch)
-    try:
-        found = not equal_to_never_having_seen(combination, request_)
-    except TrainingError as error:  # the engine itself refuses a state whose table is not that of its shards
-        found = "the table of all rows has" in str(error)
-    assert found
+    if mutation in REFUSED:
+        with pytest.raises(TrainingError, match="the table of all rows has"):
+            equal_to_never_having_seen(combination, request_)
+    else:
+        assert not equal_to_never_having_seen(combination, request_)
