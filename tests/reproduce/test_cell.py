@@ -127,8 +127,9 @@ def test_what_is_kept_comes_back(tmp_path: Path) -> None:
     assert found is not None
     assert kept.holds(digest)
     for field in dataclasses.fields(Result):
-        if field.name != "per_user":
+        if field.name not in ("per_user", "about"):
             assert getattr(found, field.name) == getattr(RESULT, field.name)
+    assert found.about == {**RESULT.about, "code": code_version()}
     assert set(found.per_user) == set(METRICS)
     assert found.per_user["ndcg@50"].tolist() == [0.0, 1.0, 2.0]
     assert sorted(path.name for path in (tmp_path / "cells").iterdir()) == [f"{digest}.json", f"{digest}.npz"]

@@ -11,7 +11,7 @@ import pytest
 
 from receraser.config import EngineConfig
 from receraser.data.interactions import Interactions
-from receraser.errors import UsageError
+from receraser.errors import DataError, UsageError
 from receraser.reproduce.command import orders_of, planned, reproduce
 from receraser.reproduce.datasets import load
 from receraser.reproduce.kept import Kept
@@ -63,7 +63,7 @@ def test_from_end_to_end(study: str, out: Path) -> None:
     assert [file.name for file in files] == [f"{name}.{kind}" for kind in expected]
     assert all(file.stat().st_size > 300 for file in files)
     document = json.loads(files[0].read_text())
-    assert document["missing"] == 0
+    assert document["missing"] == {}
     assert document["command"].startswith(f"receraser reproduce {study} --dataset {WORLD} --models wmf ")
     assert document["hardware"]
     assert len(document["cells"]) == len(find_study(study).entries(order(study, out)))
@@ -94,6 +94,33 @@ def test_a_report_needs_no_data_and_computes_nothing(
     monkeypatch.setattr("receraser.reproduce.command.run", None)
     _, files = reproduce([order("table3", out, report=True)], lambda _: None)
     assert files[1].read_text() == page
+
+
+def test_a_report_where_there_are_no_cells(out: Path, tmp_path: Path, no_pictures: None) -> None:
+    """In a clone there are documents alone; where there are cells too, what has more of them counts."""
+    asked = order("figure2", tmp_path, report=True)
+    with pytest.raises(DataError, match=rf"there are no cells of {WORLD}, .* and no figure2-{WORLD}-wmf.json"):
+        reproduce([asked], lambda _: None)
+    reproduce([order("figure2", out)], lambda _: None)
+    name = f"figure2-{WORLD}-wmf"
+    (tmp_path / f"{name}.json").write_text((out / f"{name}.json").read_text())
+    told: list[str] = []
+    _, files = reproduce([asked], told.append)
+    assert [file.name for file in files] == [f"{name}.json", f"{name}.md"]
+    assert files[1].read_text() == (out / f"{name}.md").read_text()
+    assert told == [f"{name}: made of {name}.json, which has more than the cells in {tmp_path / 'cells'}"]
+    here, rows = Kept(out / "cells"), load(None, WORLD).digest
+    entries = find_study("figure2").entries(asked)
+    for entry in entries[:2]:
+        result = here.read(entry.cell.digest(rows, "cpu"))
+        assert result is not None
+        Kept(tmp_path / "cells").write(entry.cell, rows, "cpu", result)
+    _, files = reproduce([asked], told.append)
+    assert "Not complete" not in files[1].read_text()
+    assert len(told) == 2
+    (tmp_path / f"{name}.json").unlink()
+    _, files = reproduce([asked], told.append)
+    assert f"{len(entries) - 2} of {len(entries)} cells are missing" in files[1].read_text()
 
 
 def test_a_page_says_how_many_requests_were_timed(tmp_path: Path, no_pictures: None) -> None:
@@ -135,7 +162,7 @@ def test_cells_of_another_device_are_found_where_there_is_none(out: Path, tmp_pa
         there.write(entry.cell, rows, "cuda", dataclasses.replace(result, about={**result.about, "device": "cuda"}))
     _, files = reproduce([order("figure2", tmp_path, report=True, device="auto")], lambda _: None)
     document = json.loads(files[0].read_text())
-    assert document["missing"] == 0
+    assert document["missing"] == {}
     assert document["settings"]["wmf, inbp"]["device"] == "cuda"
 
 

@@ -13,6 +13,7 @@ from receraser.reproduce.kept import Kept
 from receraser.reproduce.order import Order
 from receraser.reproduce.runner import Ran, run
 from receraser.reproduce.studies.registry import find_study
+from receraser.reproduce.studies.study import Findings
 
 __all__ = ["orders_of", "planned", "reproduce"]
 
@@ -60,7 +61,8 @@ def reproduce(orders: Sequence[Order], say: Say, *, pages: bool = True) -> tuple
     """Compute what is missing (unless a report is all that was asked for), and write the pages (if wanted).
 
     The orders differ in nothing but study and methods, as those of `orders_of` do. Their cells are computed together:
-    those of the same submodels have them from one fit, whichever study they are of.
+    those of the same submodels have them from one fit, whichever study they are of. A report is made of the cells that
+    are kept or, where it has more of them, of the document of an earlier run.
 
     Returns how the run ended, and the files that were written.
     """
@@ -73,13 +75,7 @@ def reproduce(orders: Sequence[Order], say: Say, *, pages: bool = True) -> tuple
     if order.report and order.data is None:
         rows, sets = kept.rows_of(order.dataset), kept.sets_of(order.dataset)
     ran = Ran()
-    if rows is None or sets is None:
-        if order.report and order.data is None:
-            raise DataError(
-                f"there are no cells of {order.dataset}, or those of several data sets of that name; compute some "
-                "(the same command without --report), or say with --data which rows are meant",
-                path=str(order.cells),
-            )
+    if (rows is None or sets is None) and not (order.report and order.data is None):
         data = load(order.data, order.dataset)
         rows = data.digest
         sets = sets_digest(data) if any(cell.takes_sets for cell in cells) else ""
@@ -91,11 +87,32 @@ def reproduce(orders: Sequence[Order], say: Say, *, pages: bool = True) -> tuple
             ran = run([cell.of_sets(sets) for cell in cells], data, kept, device, say, order.jobs)
     if not pages:
         return ran, []
-    from receraser.reproduce.report import findings, write
+    from receraser.reproduce.document import read_document
+    from receraser.reproduce.report import document_path, findings, rewrite, write
 
     files = []
     for one in orders:
-        placed = dataclasses.replace(one, device=device)
-        own = [dataclasses.replace(entry, cell=entry.cell.of_sets(sets)) for entry in entries[one.study]]
-        files += write(find_study(one.study), findings(placed, own, kept, rows, device))
+        found = None
+        if rows is not None and sets is not None:
+            placed = dataclasses.replace(one, device=device)
+            own = [dataclasses.replace(entry, cell=entry.cell.of_sets(sets)) for entry in entries[one.study]]
+            found = findings(placed, own, kept, rows, device)
+        earlier = document_path(one)
+        if one.report and earlier.exists() and _fewer(found, len(read_document(earlier)["cells"])):
+            say(f"{one.name}: made of {earlier.name}, which has more than the cells in {one.cells}")
+            files += rewrite(earlier)
+        elif found is None:
+            raise DataError(
+                f"there are no cells of {one.dataset}, or those of several data sets of that name, and no "
+                f"{earlier.name}; compute some (the same command without --report), or say with --data which rows are "
+                "meant",
+                path=str(one.cells),
+            )
+        else:
+            files += write(found)
     return ran, files
+
+
+def _fewer(found: Findings | None, cells: int) -> bool:
+    """Say whether cells are missing, and an earlier document has more of them."""
+    return found is None or (bool(found.missing) and len(found.found) < cells)

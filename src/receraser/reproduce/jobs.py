@@ -55,8 +55,10 @@ def computed(shop: Workshop, cell: Cell, kept: Kept, rows: str, device: str) -> 
     started = time.perf_counter()
     try:
         result = compute(shop, cell)
-    except (ReceraserError, ImportError) as error:
+    except ReceraserError as error:
         return Done(cell, time.perf_counter() - started, error=str(error))
+    except Exception as error:  # noqa: BLE001 - a GPU that is full, a package that is missing: of this cell alone
+        return Done(cell, time.perf_counter() - started, error=f"{type(error).__name__}: {error}")
     seconds = time.perf_counter() - started
     result = dataclasses.replace(result, about=about(cell.device(device), seconds))
     kept.write(cell, rows, device, result)

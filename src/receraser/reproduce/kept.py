@@ -13,8 +13,10 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,11 +57,14 @@ class Kept:
         found = self._read(self._document(digest))
         if found is None or found.get("format") != FORMAT:
             return None
-        parts = {name: found.get(name, {}) for name in _PARTS}
-        if not all(isinstance(one, dict) for one in parts.values()):
+        parts: dict[str, Any] = {name: found.get(name, {}) for name in _PARTS}
+        inputs: Any = found.get("inputs")
+        if not all(isinstance(one, dict) for one in (inputs, *parts.values())):
             return None
+        if "code" in inputs:
+            parts["about"] = {**parts["about"], "code": inputs["code"]}
         arrays = self._arrays(digest) if found.get("arrays") else {}
-        return None if arrays is None else Result(per_user=arrays, **parts)  # type: ignore[arg-type]
+        return None if arrays is None else Result(per_user=arrays, **parts)
 
     def write(self, cell: Cell, rows: str, device: str, result: Result) -> None:
         """Keep a result; it is there, whole, when this returns."""
@@ -129,5 +134,5 @@ class Kept:
         try:
             with (self.folder / f"{digest}.npz").open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
                 return {name: np.asarray(stored[name], dtype=np.float32) for name in stored.files}
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error):
             return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from receraser.reproduce.page import named
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLOURS",
+    "PRINTED",
     "colour",
     "curve",
     "face",
@@ -30,6 +31,7 @@ __all__ = [
     "plain_logarithm",
     "saved",
     "titled",
+    "told",
 ]
 
 COLOURS = {
@@ -42,6 +44,7 @@ COLOURS = {
     "ease": "#56B4E9",
     "graphfilter": "#8C6D00",
 }
+PRINTED = "#E69F00"  # what the paper prints
 _MARKERS = {
     "retrain": "D",
     "sisa": "v",
@@ -55,6 +58,7 @@ _MARKERS = {
     "control: random vectors": "x",
 }
 _LEAST = 9.0  # inches from left to right
+_FEW = 12  # times the lowest value: up to there two numbers a decade would be one or two in all
 _MANY = 2_000  # times the lowest value: from there on every second number would touch the next
 _STYLE = {
     "font.size": 15,
@@ -107,7 +111,7 @@ def curve(
     axes.errorbar(
         [x for x, _ in points],
         [y for _, y in points],
-        yerr=list(halves) or None,
+        yerr=list(halves) if any(halves) else None,
         color=colour(row),
         marker=marker(row),
         markerfacecolor=face(row),
@@ -121,6 +125,13 @@ def curve(
 def level_line(axes: Axes, row: str, y: float) -> None:
     """Draw what has no place on the axis as one line across: a model without shards, a control; named in the legend."""
     axes.axhline(y, color=colour(row), linestyle="--" if row not in COLOURS else ":", linewidth=2, label=named(row))
+
+
+def told(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, float] = (0, 9), **how: Any) -> None:
+    """Write a short text beside a point, over whatever line runs there."""
+    clear = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
+    how = {"ha": "center", "bbox": clear, "zorder": 5, **how}
+    axes.annotate(text, at, shift, textcoords="offset points", **how)
 
 
 def full_retrain(axes: Axes, which: str = "y") -> None:
@@ -143,13 +154,14 @@ def label_below(figure: Figure, columns: int = 4) -> None:
 
 
 def plain_logarithm(axes: Axes, which: str) -> None:
-    """Make an axis logarithmic, with numbers that people read: 0.1, 0.3, 1; over many decades 0.1, 1, 10."""
+    """Make an axis logarithmic, with numbers that people read: 0.1, 0.3, 1; over many decades 0.1, 1."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis = axes.xaxis if which == "x" else axes.yaxis
     (axes.set_xscale if which == "x" else axes.set_yscale)("log")
     low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1.0,) if high > _MANY * low else (1.0, 3.0)))
+    subs = (1.0,) if high > _MANY * low else (1.0, 3.0) if high > _FEW * low else (1.0, 2.0, 5.0)
+    axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 

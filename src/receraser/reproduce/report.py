@@ -1,28 +1,29 @@
 """Results to files: OUT/NAME-DATASET[-MODEL...].json, .md, .png and .svg, made of the cells that are there.
 
-No row and no id is in them: means, spreads, times, settings, and with each the command, the day and the hardware.
+The document (.json) comes first, page and picture are made of it (`document`), right away or at any later time: also
+where there are no cells any more. No row and no id is in them: means, spreads, times, settings, and with each the
+command, the day, the hardware and the version.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from receraser.errors import UsageError
 from receraser.reproduce.cell import Result
 from receraser.reproduce.datasets import MADE, is_made
+from receraser.reproduce.document import Document, document_of, findings_of, read_document, write_document
 from receraser.reproduce.kept import Kept
 from receraser.reproduce.machine import machines
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named
 from receraser.reproduce.picture import saved
+from receraser.reproduce.studies.registry import find_study
 from receraser.reproduce.studies.study import Entry, Findings, Study
 
-__all__ = ["findings", "write"]
-
-_HIDDEN = ("users", "digest")  # digests of who was ranked for, and of states
+__all__ = ["document_path", "findings", "page_of", "rewrite", "write"]
 
 
 def findings(order: Order, entries: Sequence[Entry], kept: Kept, rows: str, device: str) -> Findings:
@@ -43,20 +44,33 @@ def findings(order: Order, entries: Sequence[Entry], kept: Kept, rows: str, devi
     return Findings(order, found, missing)
 
 
-def write(study: Study, found: Findings) -> list[Path]:
-    """Write the document, the page and, where there is something to draw and something to draw with, the picture."""
+def document_path(order: Order) -> Path:
+    """Return where an order's document is, or would be."""
+    return order.out / f"{order.name}.json"
+
+
+def write(found: Findings) -> list[Path]:
+    """Write the document and, made of it, the page and, where there is something to draw and to draw with, the picture.
+
+    Returns the files.
+    """
     order = found.order
-    base = order.out / order.name
     try:
         order.out.mkdir(parents=True, exist_ok=True)
-        document = base.with_name(f"{order.name}.json")
-        document.write_text(json.dumps(_document(study, found), indent=1) + "\n", encoding="utf-8")
-        pictures = _pictures(study, found, base)
-        page = base.with_name(f"{order.name}.md")
-        page.write_text(_page(study, found, bool(pictures)), encoding="utf-8")
+        write_document(document_path(order), document_of(find_study(order.study), found))
+        return rewrite(document_path(order))
     except OSError as error:
         raise UsageError(f"{order.out} cannot be written: {error.strerror or error}") from None
-    return [document, page, *pictures]
+
+
+def rewrite(path: Path) -> list[Path]:
+    """Make the page and the picture of a document again; return all files, the document first."""
+    document = read_document(path)
+    study, found = find_study(document["study"]), findings_of(document, path.parent)
+    pictures = _pictures(study, found, path.with_suffix(""))
+    page = path.with_suffix(".md")
+    page.write_text(page_of(document, drawn=bool(pictures)), encoding="utf-8")
+    return [path, page, *pictures]
 
 
 def _pictures(study: Study, found: Findings, base: Path) -> list[Path]:
@@ -66,33 +80,42 @@ def _pictures(study: Study, found: Findings, base: Path) -> list[Path]:
     return saved(base, study.size(len(found.models)), lambda figure: draw(found, figure))
 
 
-def _page(study: Study, found: Findings, drawn: bool) -> str:
-    order = found.order
-    lines = [f"# {study.title}, {order.dataset}", "", f"`{order.command}`, {'; '.join(_about(found, 'date'))}.", ""]
-    lines += [f"Computed on {' and on '.join(_about(found, 'hardware'))}.", ""]
-    if is_made(order.dataset):
+def page_of(document: Document, *, drawn: bool) -> str:
+    """Return the page of a document; `drawn`: there is a picture of it."""
+    study, found = find_study(document["study"]), findings_of(document, Path())
+    dataset, command = document["dataset"], document["command"]
+    lines = [f"# {study.title}, {dataset}", "", f"`{command}`, {_told(document['dates'], '; ')}.", ""]
+    lines += [f"Computed on {_told(document['hardware'], ' and on ')}{_version(document['code'])}.", ""]
+    if is_made(dataset):
         lines += [f"**{MADE[0].upper()}{MADE[1:]}.**", ""]
     lines += [line for model in found.models for line in _several_machines(study, found, model)]
     if drawn:
-        lines += [f"![{study.title}]({order.name}.svg)", ""]
+        lines += [f"![{study.title}]({found.order.name}.svg)", ""]
     lines += [
         "Hyperparameters, merges and epochs were chosen on validation rows, never on the test rows. (The",
         "paper's published code stopped on the test rows.) Vectors have 64 numbers for every method, unless",
         "a line says otherwise.",
     ]
-    lines += _missing(found)
-    lines += ["", *study.page(found), "", "## Settings", "", *_settings(found), ""]
-    return "\n".join(lines) + f"\nWritten by `{order.command} --report`.\n"
+    lines += _missing(document["missing"], len(document["cells"]))
+    lines += ["", *study.page(found), "", "## Settings", "", *_settings(document["settings"]), ""]
+    return "\n".join(lines) + f"\nWritten by `{command} --report`.\n"
 
 
-def _missing(found: Findings) -> list[str]:
+def _told(some: Sequence[str], between: str) -> str:
+    return between.join(some) or "nowhere"
+
+
+def _version(some: Sequence[str]) -> str:
+    return f", version{'s' * (len(some) > 1)} {' and '.join(some)}" if some else ""
+
+
+def _missing(lines: Mapping[str, int], n_found: int) -> list[str]:
     """Return a warning where cells are missing, and how many of which lines: those are means over the rest."""
-    if not found.missing:
+    if not lines:
         return []
-    lines = Counter(f"{named(entry.model)}: {named(entry.row)}" for entry in found.missing)
     told = "; ".join(f"{line}{f' ({n})' if n > 1 else ''}" for line, n in lines.items())
-    total = len(found.missing) + len(found.found)
-    return ["", f"**Not complete**: {len(found.missing)} of {total} cells are missing ({told})."]
+    total = sum(lines.values())
+    return ["", f"**Not complete**: {total} of {total + n_found} cells are missing ({told})."]
 
 
 def _several_machines(study: Study, found: Findings, model: str) -> list[str]:
@@ -112,87 +135,14 @@ def _rows_at(some: Sequence[tuple[Entry, Result]], place: str) -> str:
     return ", ".join(named(row) for row in dict.fromkeys(at))
 
 
-def _settings(found: Findings) -> Iterable[str]:
+def _settings(known: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
     """Yield where the settings of each line come from, and which they are."""
-    seen: dict[tuple[str, str], Entry] = {}
-    for entry, _ in found.found:
-        known = seen.setdefault((entry.model, entry.row), entry)
-        if _shards(known) == 1 < _shards(entry):  # one shard is a retrain, whichever method's line it stands in
-            seen[entry.model, entry.row] = entry
-    for (model, row), entry in seen.items():
-        config = entry.cell.config
-        if config is None:
-            continue
-        parts = [("submodels" if config.shards > 1 else "model", config.hyperparameters)]
-        parts += [(config.partition, config.partition_settings), (config.aggregation, config.aggregation_settings)]
-        told = "; ".join(f"{name}: {_values(own)}" for name, own in parts if own)
-        yield f"- {model}, {row} (from {entry.origin}): {told}"
+    for name, one in known.items():
+        parts = [("submodels" if max(one["shards"]) > 1 else "model", one["hyperparameters"])]
+        parts += [(one[part], one[f"{part}_settings"]) for part in ("partition", "aggregation")]
+        told = "; ".join(f"{part}: {_values(own)}" for part, own in parts if own)
+        yield f"- {name} (from {one['from']}): {told}"
 
 
-def _shards(entry: Entry) -> int:
-    return 1 if entry.cell.config is None else entry.cell.config.shards
-
-
-def _values(settings: object) -> str:
-    assert isinstance(settings, dict)
+def _values(settings: Mapping[str, object]) -> str:
     return ", ".join(f"{key}={value}" for key, value in settings.items())
-
-
-def _about(found: Findings, key: str) -> list[str]:
-    return list(dict.fromkeys(str(result.about[key]) for _, result in found.found if key in result.about)) or [
-        "nowhere"
-    ]
-
-
-def _document(study: Study, found: Findings) -> dict[str, object]:
-    """Return everything that was found, cell by cell, without what belongs to single users."""
-    order = found.order
-    return {
-        "study": order.study,
-        "title": study.title,
-        "dataset": order.dataset,
-        "command": order.command,
-        "dates": _about(found, "date"),
-        "hardware": _about(found, "hardware"),
-        "versions": _about(found, "versions"),
-        "missing": len(found.missing),
-        "settings": _configurations(found),
-        "cells": [_line(entry, result) for entry, result in found.found],
-    }
-
-
-def _configurations(found: Findings) -> dict[str, object]:
-    """Return the configuration of each line; its shards, where it has several numbers of them, as a list."""
-    settings: dict[str, dict[str, object]] = {}
-    shards: dict[str, set[int]] = {}
-    for entry, result in found.found:
-        config = entry.cell.placed(str(result.about.get("device", "cpu")))
-        if config is None:
-            continue
-        name = f"{entry.model}, {entry.row}"
-        settings[name] = {"from": entry.origin, **config.as_dict()}
-        shards.setdefault(name, set()).add(config.shards)
-    for name, one in settings.items():
-        del one["seed"]
-        one["shards"] = sorted(shards[name])
-    return dict(settings)
-
-
-def _line(entry: Entry, result: Result) -> dict[str, object]:
-    line: dict[str, object] = {"model": entry.model, "row": entry.row, "what": entry.what, "x": entry.x}
-    line |= {
-        "kind": entry.cell.kind,
-        "seed": entry.cell.seed,
-        **({"extras": dict(entry.cell.extras)} if entry.cell.extras else {}),
-    }
-    for name in ("metrics", "seconds", "numbers"):
-        values = {key: _rounded(value) for key, value in getattr(result, name).items()}
-        line |= {name: values} if values else {}
-    if result.series:
-        line["series"] = {key: [_rounded(value) for value in values] for key, values in result.series.items()}
-    notes = {key: value for key, value in result.notes.items() if key not in _HIDDEN}
-    return line | ({"notes": notes} if notes else {})
-
-
-def _rounded(value: float) -> float:
-    return value if isinstance(value, int) else round(float(value), 6)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from receraser.reproduce.page import against, named, share_text, table
-from receraser.reproduce.picture import label_below, level_line, panels, titled
+from receraser.reproduce.picture import PRINTED, label_below, level_line, panels, titled
 from receraser.reproduce.studies.study import ADDITIVE, Findings
 
 if TYPE_CHECKING:
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Bars"]
 
-_OURS, _PAPERS, _PRINTED, _REFERENCE = "#0072B2", "#8CBFDE", "#E69F00", "#444444"
+_OURS, _PAPERS, _REFERENCE = "#0072B2", "#8CBFDE", "#444444"
+_SHORT = 0.45  # of the highest bar: in one that is shorter its number has no room
 _NEW = ("hash", "spectral", "attention, hash", "spectral, hash")  # not in the paper
 
 
@@ -31,11 +32,14 @@ class Bars:
         Recall@20 that the paper names, by (data set, model) and line.
     message
         What the picture is about.
+    names
+        Of lines that need another one than `page.named` gives them.
     """
 
     introduction: Sequence[str]
     printed: Mapping[tuple[str, str], Mapping[str, float]]
     message: str
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def page(self, found: Findings) -> list[str]:
         """Return a table for each model."""
@@ -44,7 +48,7 @@ class Bars:
             rows = []
             for row in found.rows(model):
                 printed = self._printed(found, model).get(row)
-                cells = [named(row), against(found.spread(model, row, "recall@20"), printed)]
+                cells = [self._named(row), against(found.spread(model, row, "recall@20"), printed)]
                 ndcg = found.spread(model, row, "ndcg@20")
                 cells.append("" if ndcg is None else ndcg.text())
                 for metric in ("recall@20", "ndcg@20"):
@@ -68,16 +72,17 @@ class Bars:
             halves = [0.0 if one is None else one.half for one in spreads]
             colours = [_OURS if row in _NEW else _PAPERS for row in rows]
             bars = axes.bar(range(len(rows)), heights, yerr=halves, color=colours)
-            for bar, height in zip(bars, heights, strict=True):  # inside, where no line crosses them
-                place = (bar.get_x() + bar.get_width() / 2, 0.04 * max(heights))
-                ink = "white" if bar.get_facecolor() == to_rgba(_OURS) else "black"
+            for bar, height, half in zip(bars, heights, halves, strict=True):  # inside, where no line crosses them
+                inside = height > _SHORT * max(heights)
+                place = bar.get_x() + bar.get_width() / 2, 0.04 * max(heights) + (0 if inside else height + half)
+                ink = "white" if inside and bar.get_facecolor() == to_rgba(_OURS) else "black"
                 axes.annotate(f"{height:.4f}", place, rotation=90, ha="center", va="bottom", color=ink)
             for x, row in enumerate(rows):
                 if row in (printed := self._printed(found, model)):
                     axes.plot(
                         x,
                         printed[row],
-                        color=_PRINTED,
+                        color=PRINTED,
                         marker="D",
                         markeredgecolor="black",
                         label="printed in the paper",
@@ -91,13 +96,16 @@ class Bars:
                 alone = found.spread(model, row, "recall@20")
                 assert alone is not None, row
                 level_line(axes, row, alone.mean)
-            axes.set_xticks(range(len(rows)), [named(row) for row in rows], rotation=30, ha="right")
+            axes.set_xticks(range(len(rows)), [self._named(row) for row in rows], rotation=30, ha="right")
             axes.margins(y=0.15)
             axes.grid(axis="x", visible=False)
             if model == models[0]:
                 axes.set_ylabel("Recall@20")
         titled(figure, f"{found.order.dataset}: {self.message}")
         label_below(figure)
+
+    def _named(self, row: str) -> str:
+        return self.names.get(row, named(row))
 
     def _printed(self, found: Findings, model: str) -> Mapping[str, float]:
         return self.printed.get((found.order.dataset, model), {})

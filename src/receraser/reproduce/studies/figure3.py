@@ -17,6 +17,7 @@ __all__ = ["STUDY"]
 SAME_SHARDS = {"mean": "sisa", "static": "grapheraser", "attention": "receraser", "spectral": "spectral"}
 ON_HASH = {"attention, hash": "receraser", "spectral, hash": "spectral"}
 METHODS = (*SAME_SHARDS, "hash", "gram")
+_ON_INBP = {"mean": "Mean", "static": "Static", "attention": "Attention", "spectral": "Spectral"}
 
 
 def entries(order: Order) -> list[Entry]:
@@ -52,6 +53,8 @@ _BARS = Bars(
     ],
     paper.FIGURE3,
     "how submodels are put together",
+    {row: f"{name}, InBP" for row, name in _ON_INBP.items()}
+    | {"attention, hash": "Attention, hash", "spectral, hash": "Spectral, hash"},
 )
 STUDY = Study(
     "figure3", "Figure 3: ways to put the submodels together", entries, _BARS.page, _BARS.draw, methods=METHODS

@@ -114,7 +114,6 @@ def draw(found: Findings, figure: Figure) -> None:
             times = [(k, seconds(found, model, method, k)) for k in found.xs(model, method)]
             if any(one is not None for _, one in times):  # a curve has a gap where one is missing
                 curve(below, method, [(k, nan if one is None else one) for k, one in times], label=named(method))
-        above.set_ylim(0, 1.1 * above.get_ylim()[1])
         below.set_xlabel("shards")
         plain_logarithm(below, "y")
         for one in (above, below):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from receraser.reproduce.cell import Extras
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table
-from receraser.reproduce.picture import curve, label_below, panels, titled
+from receraser.reproduce.picture import colour, curve, label_below, panels, titled
 from receraser.reproduce.studies.requests import controls_told, forgetting, of_method, row_of, survivors
 from receraser.reproduce.studies.study import ADDITIVE, ATTENDED, Entry, Findings, Study, fits, picked
 
@@ -87,24 +87,28 @@ def _end(found: Findings, model: str, rows: list[str]) -> list[str]:
 
 
 def draw(found: Findings, figure: Figure) -> None:
-    """Draw quality along the way, above; balance, below."""
+    """Draw what is kept of the retrain's quality along the way, above; balance, below."""
     models = found.models
-    axes = panels(figure, [named(one) for one in models], rows=2)
+    axes = panels(figure, [named(one) for one in models], rows=2, share_y=True)
     for number, model in enumerate(models):
         above, below = axes[number], axes[len(models) + number]
-        full = [(100 * share, found.spread(model, "retrain", "ndcg@20", "random left", share)) for share in steps()]
-        full.insert(0, (0.0, found.spread(model, "retrain", "ndcg@20")))
-        curve(above, "retrain", [(x, one.mean) for x, one in full if one is not None], label="Retrain")
+        full = {share: found.spread(model, "retrain", "ndcg@20", "random left", share) for share in steps()}
+        full[0.0] = found.spread(model, "retrain", "ndcg@20")
         for row in found.rows(model):
             for one in found.of(model, row, "gradual")[:1]:
-                gone = [100 * share for share in one.series["gone"]]
-                curve(above, row, list(zip(gone, one.series["ndcg@20"], strict=True)), label=named(row))
+                along = zip((0.0, *steps()), one.series["ndcg@20"], strict=True)
+                kept = [(100 * x, 100 * y / whole.mean) for x, y in along if (whole := full[x]) is not None]
+                curve(above, row, kept, label=named(row))
                 if row not in (*ADDITIVE, ATTENDED):  # one shard is as large as the mean; the control has Spectral's
+                    gone = [100 * share for share in one.series["gone"]]
                     curve(below, row, list(zip(gone, one.series["balance"], strict=True)), label=named(row))
+        above.axhline(100, color=colour("retrain"), linestyle="--", label="a full retrain")
         below.set_xlabel("% of the users gone")
         if number == 0:
-            above.set_ylabel("NDCG@20")
+            above.set_ylabel("NDCG@20,\n% of a retrain's")
             below.set_ylabel("largest shard / mean")
+    low, high = axes[-1].get_ylim()
+    axes[-1].set_ylim(min(low, 0.95), max(high, 1.5))  # a hundredth more or less is no message
     titled(figure, f"{found.order.dataset}: {100 * SHARE:.0f} % of the users leave, step by step")
     label_below(figure)
 

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
-from receraser.reproduce.picture import colour, full_retrain, label_below, panels, plain_logarithm, titled
+from receraser.reproduce.picture import (
+    colour,
+    face,
+    full_retrain,
+    label_below,
+    marker,
+    panels,
+    plain_logarithm,
+    titled,
+)
 from receraser.reproduce.studies.requests import (
     controls_told,
     forgetting,
@@ -28,6 +37,7 @@ __all__ = ["STUDY"]
 METHODS = ("sisa", "grapheraser", "receraser", "spectral", "attention-on-hash", "gram")
 LEVELS = ("interactions", "users", "items")
 FORGETS = 10
+_WIDTH = 0.7  # of what is forgotten, on the axis: the methods stand beside each other
 
 
 def entries(order: Order) -> list[Entry]:
@@ -87,16 +97,27 @@ def draw(found: Findings, figure: Figure) -> None:
     models = found.models
     for axes, model in zip(panels(figure, [named(one) for one in models]), models, strict=True):
         rows = [row for row in found.rows(model) if row != "retrain"]
-        width = 0.8 / max(1, len(rows))
         for number, row in enumerate(rows):
             shares = []
             for level in LEVELS:
                 seconds, full = per_request(found, model, row, level, "total"), _full(found, model, level)
                 shares.append(seconds / full if seconds is not None and full else float("nan"))
-            at = [x + number * width - 0.4 + width / 2 for x in range(len(LEVELS))]
-            axes.bar(at, shares, width, color=colour(row), label=named(row))
+            at = [x + _WIDTH * ((number + 0.5) / len(rows) - 0.5) for x in range(len(LEVELS))]
+            axes.plot(
+                at,
+                shares,
+                color=colour(row),
+                marker=marker(row),
+                markerfacecolor=face(row),
+                markersize=10,
+                linestyle="none",
+                label=named(row),
+            )
+        for edge in range(1, len(LEVELS)):
+            axes.axvline(edge - 0.5, color="#DDDDDD", linewidth=1)
         full_retrain(axes)
         axes.set_xticks(range(len(LEVELS)), ["an interaction", "a user", "an item"])
+        axes.set_xlim(-0.5, len(LEVELS) - 0.5)
         plain_logarithm(axes, "y")
         axes.grid(axis="x", visible=False)
         if model == models[0]:

@@ -126,7 +126,7 @@ def page(found: Findings) -> list[str]:
 
 
 def draw(found: Findings, figure: Figure) -> None:
-    """Draw a curve for each method over its numbers of shards, the ends named; the front as a broad line.
+    """Draw a curve for each method over its numbers of shards, the ends named; the front as a broad step.
 
     Methods that stay far below the best are told in words: drawn, they would press all the others together.
     """
@@ -138,7 +138,7 @@ def draw(found: Findings, figure: Figure) -> None:
         qualities = {row: [one[3] for one in these if one[0] == row] for row in found.rows(model)} | levels
         far = _far(qualities)
         best = [one for one in front(these) if one[0] not in far]
-        axes.plot([one[2] for one in best], [one[3] for one in best], color="#999999", linewidth=4, alpha=0.4, zorder=0)
+        _draw_front(axes, best, these)
         for row in found.rows(model):
             if row not in far:
                 _draw_method(axes, row, sorted((k, *rest) for name, k, *rest in these if name == row))
@@ -149,7 +149,7 @@ def draw(found: Findings, figure: Figure) -> None:
         _tell(axes, {row: qualities[row] for row in far})
         if model == models[0]:
             axes.set_ylabel("NDCG@20")
-    titled(figure, f"{found.order.dataset}: quality against the cost of forgetting (numbers: shards; grey: the front)")
+    titled(figure, f"{found.order.dataset}: quality against the cost of forgetting (numbers: shards)")
     label_below(figure)
 
 
@@ -157,6 +157,14 @@ def _far(qualities: Mapping[str, Sequence[float]]) -> list[str]:
     """Return the lines of which nothing is near the best."""
     best = max((value for values in qualities.values() for value in values), default=0.0)
     return [row for row, values in qualities.items() if values and max(values) < _NEAR * best]
+
+
+def _draw_front(axes: Axes, best: Sequence[Point], these: Sequence[Point]) -> None:
+    """Draw what quality is to be had for what cost: level until something better is quick enough."""
+    if best:
+        ends = [*(one[2] for one in best), max(one[2] for one in these)]
+        heights = [*(one[3] for one in best), best[-1][3]]
+        axes.step(ends, heights, where="post", color="#F0E442", linewidth=7, alpha=0.7, zorder=0, label="the front")
 
 
 def _draw_method(axes: Axes, row: str, own: Sequence[Sequence[float]]) -> None:
@@ -183,7 +191,7 @@ def _shifts(own: Sequence[Sequence[float]]) -> tuple[tuple[int, str], tuple[int,
 def _tell(axes: Axes, far: Mapping[str, Sequence[float]]) -> None:
     """Write below the curves what lies further down."""
     low, high = axes.get_ylim()
-    axes.set_ylim(low - 0.09 * len(far) * (high - low), high)
+    axes.set_ylim(low - (0.05 + 0.09 * len(far)) * (high - low) * bool(far), high)
     for number, (row, values) in enumerate(far.items()):
         ends = dict.fromkeys(f"{value:#.2g}" for value in (min(values), max(values)))
         text = f"below: {named(row).removeprefix('control: ')}: {' to '.join(ends)}"

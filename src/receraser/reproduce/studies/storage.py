@@ -72,7 +72,7 @@ def draw(found: Findings, figure: Figure) -> None:
             sizes = [_megabytes(found.of(model, row)[0], key) if found.of(model, row) else 0.0 for row in rows]
             axes.barh(range(len(rows)), sizes, left=left, color=fill, label=key.removeprefix("bytes of "))
             left = [before + size for before, size in zip(left, sizes, strict=True)]
-        axes.set_xlim(0, 1.04 * max(left))
+        axes.set_xlim(0, 1.1 * max(left))
         axes.set_yticks(range(len(rows)), [named(row) for row in rows])
         axes.set_xlabel("MB")
         axes.grid(axis="y", visible=False)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from receraser.errors import UsageError, nearest
+from receraser.reproduce import paper
 from receraser.reproduce.cell import Cell, Result
 from receraser.reproduce.comparing import Share, Spread, paired_p
 from receraser.reproduce.order import Order
@@ -27,6 +28,8 @@ __all__ = [
     "SWEPT",
     "Entry",
     "Findings",
+    "Pair",
+    "Place",
     "Study",
     "fits",
     "picked",
@@ -66,19 +69,30 @@ class Entry:
     x: float = 0.0
 
 
+Place = tuple[str, str, str, float | None]  # model, row, what, x (None: wherever on the axis)
+Pair = tuple[Place, Place, str]  # ours, theirs, by which metric
+
+
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """The entries of an order, and the results of those that are there."""
+    """The entries of an order, and the results of those that are there.
+
+    Attributes
+    ----------
+    shares, p_values
+        Every comparison that was asked for, so far; or that a document has, where no single users are at hand.
+    """
 
     order: Order
     found: Sequence[tuple[Entry, Result]]
     missing: Sequence[Entry] = ()
-    _cache: dict[tuple[str, ...], Share | None] = field(default_factory=dict)
+    shares: dict[Pair, Share | None] = field(default_factory=dict)
+    p_values: dict[Pair, list[float]] = field(default_factory=dict)
 
     @property
     def models(self) -> list[str]:
-        """Models that something was found of, in the order asked for; what needs no shards is left out."""
-        return [model for model in self.order.models if any(entry.model == model for entry, _ in self.found)]
+        """Models that something was found of, in the paper's order; what needs no shards is left out."""
+        return [model for model in paper.MODELS if any(entry.model == model for entry, _ in self.found)]
 
     def rows(self, model: str) -> list[str]:
         """Return the lines of a model's table, each once."""
@@ -105,30 +119,28 @@ class Findings:
         values = tuple(one.metrics[metric] for one in self.of(model, row, what, x) if metric in one.metrics)
         return Spread(values) if values else None
 
-    def share(
-        self, ours: tuple[str, str, str, float | None], theirs: tuple[str, str, str, float | None], metric: str
-    ) -> Share | None:
-        """Compare (model, row, what, x) with another, seed by seed over the same users; None where there is no pair."""
-        key = (repr(ours), repr(theirs), metric)
-        if key not in self._cache:
+    def share(self, ours: Place, theirs: Place, metric: str) -> Share | None:
+        """Compare one place with another, seed by seed over the same users; None where there is no pair."""
+        key = ours, theirs, metric
+        if key not in self.shares:
             pairs = [
                 (a.per_user[metric], b.per_user[metric])
                 for a, b in self._pairs(ours, theirs)
                 if float(b.per_user[metric].mean()) > 0
             ]
-            self._cache[key] = Share.of(pairs) if pairs else None
-        return self._cache[key]
+            self.shares[key] = Share.of(pairs) if pairs else None
+        return self.shares[key]
 
-    def p_value(
-        self, ours: tuple[str, str, str, float | None], theirs: tuple[str, str, str, float | None], metric: str
-    ) -> float | None:
-        """Return the largest p-value of the seeds' paired t-tests over users."""
-        found = [paired_p(a.per_user[metric], b.per_user[metric]) for a, b in self._pairs(ours, theirs)]
-        return max(found) if found else None
+    def p_value(self, ours: Place, theirs: Place, metric: str) -> float | None:
+        """Return the largest p-value of the seeds' paired t-tests over users; None where there is no pair."""
+        key = ours, theirs, metric
+        if key not in self.p_values:
+            self.p_values[key] = [
+                paired_p(a.per_user[metric], b.per_user[metric]) for a, b in self._pairs(ours, theirs)
+            ]
+        return max(self.p_values[key], default=None)
 
-    def _pairs(
-        self, ours: tuple[str, str, str, float | None], theirs: tuple[str, str, str, float | None]
-    ) -> list[tuple[Result, Result]]:
+    def _pairs(self, ours: Place, theirs: Place) -> list[tuple[Result, Result]]:
         """Return pairs of one seed whose users are the same."""
         others = {entry.cell.seed: one for entry, one in self._some(*theirs)}
         pairs = []

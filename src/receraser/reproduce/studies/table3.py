@@ -6,14 +6,14 @@ random vectors. So it can be told what the merge is worth, and what the sweeps a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from receraser.reproduce import paper
 from receraser.reproduce.cell import METRICS
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import against, difference, named, p_text, share_text, table
-from receraser.reproduce.picture import colour, face, marker, panels, titled
+from receraser.reproduce.picture import PRINTED, colour, face, marker, panels, titled, told
 from receraser.reproduce.settings import chosen
 from receraser.reproduce.studies.requests import of_method, swept
 from receraser.reproduce.studies.study import (
@@ -31,6 +31,7 @@ from receraser.reproduce.studies.study import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["STUDY"]
@@ -154,18 +155,24 @@ def draw(found: Findings, figure: Figure) -> None:
                     markersize=9,
                     markerfacecolor=face(row),
                 )
-                axes.annotate(
-                    f"{100 * ours.mean:.1f}", (100 * ours.mean, y), (0, 9), textcoords="offset points", ha="center"
-                )
+                told(axes, f"{100 * ours.mean:.1f}", (100 * ours.mean, y))
             printed, full = (theirs(found, model, one).get("ndcg@20") for one in (row, "retrain"))
             if printed is not None and full is not None:
-                axes.plot(100 * printed / full, y, color="black", marker="|", markersize=16, linestyle="none")
+                axes.plot(100 * printed / full, y, color=PRINTED, marker="|", markersize=18, mew=3, linestyle="none")
         axes.axvline(100, color="black", linewidth=0.8)
         axes.set_yticks(range(len(rows)), [named(row) for row in rows])
         axes.set_xlabel("NDCG@20, % of the retrain's")
         axes.margins(y=0.12)
-    printed_too = " (black: in the paper)" if found.order.dataset in paper.TABLE3 else ""
+    _one_scale(figure.axes)
+    printed_too = " (orange strokes: in the paper)" if found.order.dataset in paper.TABLE3 else ""
     titled(figure, f"{found.order.dataset}: what each method keeps of a full retrain{printed_too}")
+
+
+def _one_scale(panels: Sequence[Axes]) -> None:
+    """Let shares of one length be as long in every panel."""
+    ends = [end for axes in panels for end in axes.get_xlim()]
+    for axes in panels:
+        axes.set_xlim(min(ends), max(ends))
 
 
 STUDY = Study(

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 from receraser.reproduce import paper
 from receraser.reproduce.order import Order
 from receraser.reproduce.page import named, share_text, table, time_text
-from receraser.reproduce.picture import colour, full_retrain, label_below, panels, plain_logarithm, titled
+from receraser.reproduce.picture import (
+    PRINTED,
+    colour,
+    full_retrain,
+    label_below,
+    panels,
+    plain_logarithm,
+    titled,
+    told,
+)
 from receraser.reproduce.studies.requests import (
     controls_told,
     forgetting,
@@ -114,8 +123,8 @@ def _quality(found: Findings, model: str) -> list[str]:
             for metric in ("recall@20", "ndcg@20"):
                 one = found.spread(model, row, metric, what)
                 cells.append("" if one is None else one.text())
-            share = found.share((model, row, what, None), (model, "retrain", f"{level} left", None), "ndcg@20")
-            cells.append(share_text(share) if row != "retrain" else "")
+            full = (model, "retrain", f"{level} left", None)
+            cells.append("" if row == "retrain" else share_text(found.share((model, row, what, None), full, "ndcg@20")))
         rows.append(cells)
     columns = ["after all of them", "interactions: R@20", "N@20", "share of the retrain's N@20"]
     return table([*columns, "users: R@20", "N@20", "share of the retrain's N@20"], rows)
@@ -141,14 +150,14 @@ def draw(found: Findings, figure: Figure) -> None:
             axes.plot(shard, y, color=colour(row), marker="o", markersize=8, markerfacecolor="white", linestyle="none")
             axes.plot(total, y, color=colour(row), marker="o", markersize=9, linestyle="none")
             text = f"{total:.2g}" if total < 10 else f"{total:.0f}"
-            axes.annotate(text, (total, y), (8, 7), textcoords="offset points")
+            told(axes, text, (total, y), (8, 7), ha="left")
         full_retrain(axes, "x")
         for face, text in (("white", "the shard alone"), ("#444444", "shard and aggregation")):
             axes.plot([], [], color="#444444", marker="o", markerfacecolor=face, linestyle="none", label=text)
         printed = paper.TABLE4.get(found.order.dataset, {}).get(model)
         if printed is not None and "receraser" in rows:
             x, y = printed.total / printed.retrain, rows.index("receraser")
-            axes.plot(x, y, color="black", marker="|", markersize=20, linestyle="none", label="RecEraser in the paper")
+            axes.plot(x, y, color=PRINTED, marker="|", markersize=20, mew=3, linestyle="none", label="in the paper")
         axes.set_yticks(range(len(rows)), [textwrap.fill(named(row), 18) for row in rows])
         axes.margins(x=0.15, y=0.12)
         plain_logarithm(axes, "x")
