@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-import numpy as np
-
-from receraser import settings
+from receraser import acts, settings
+from receraser.acts import Held
 from receraser.config import EngineConfig, renewed, resolve
 from receraser.custody import Act, Custody, Published, now, signing_for
 from receraser.data.ids import IdMap, id_text, key_check, pseudonyms
@@ -40,6 +39,7 @@ from receraser.errors import (
     UsageError,
 )
 from receraser.evaluation import Evaluation, evaluate
+from receraser.fitting import local_executor
 from receraser.keys import PUBLIC_KEY
 from receraser.partition.partition import Embeddings, Partition
 from receraser.partition.registry import PARTITIONS
@@ -51,7 +51,7 @@ from receraser.serving import Recommendation, best_items, histories_of
 from receraser.state import ShardReport, State, rebooked
 from receraser.store.directory import DirectoryStore
 from receraser.store.export import Export, check_empty, read_export, write_export
-from receraser.store.history import waiting
+from receraser.store.history import replaceable
 from receraser.store.pending import Pending
 from receraser.store.record import Policy, Record
 from receraser.store.snapshot import Snapshot, encode_ahead, read_snapshot
@@ -171,8 +171,14 @@ class Engine:
         `embeddings` are for partitions that take them from a file (setting embeddings="file"). An earlier fit leaves
         no trace, even if this one fails.
         """
+        if self._custody is not None:
+            raise UsageError(
+                "a store is open here to be changed, and other rows in the place of its own would be on no record; fit "
+                "another engine, and save it over the store with replace=True"
+            )
         train = self._pseudonymous(interactions)
         held = None if valid is None else self._pseudonymous(valid).without(train)  # a row in both stays in train
+        self._fitted, self.wishes, self._record = None, Interactions.empty(), Record()
         return self._fit(train, held, None, self._renamed(embeddings), progress)
 
     def _fit(
@@ -184,20 +190,23 @@ class Engine:
         progress: Progress | None,
     ) -> Self:
         """Fit rows whose users go by pseudonyms already, from nothing; a given partition is taken as it is."""
-        self._fitted = None
         self.config = resolve(self.config)
-        with self._working(progress) as work:
-            self._fitted = work.fit(train, valid, partition=partition, embeddings=embeddings)
+        with self._working(self.config, progress) as work:
+            state = work.fit(train, valid, partition=partition, embeddings=embeddings)
+        self._take(Held(state, self.wishes, self.titles))
         return self
 
+    def _take(self, held: Held) -> None:
+        """Go on with what there is now: the one place where an engine changes what it holds."""
+        self._fitted, self.wishes, self.titles = held.state, held.wishes, dict(held.titles)
+        self.config = held.state.config  # a new partition takes somebody's model as it is now
+
     @contextmanager
-    def _working(self, progress: Progress | None) -> Iterator[Work]:
+    def _working(self, config: EngineConfig, progress: Progress | None) -> Iterator[Work]:
         stored = self._custody is not None or self._published is not None  # and so will be what comes of it
-        work = Work(self.config, self._executor, progress, ahead=encode_ahead if stored else None)
+        work = Work(config, self._executor, progress, ahead=encode_ahead if stored else None)
         yield work
         self.seconds = work.seconds
-        if self._fitted is not None:
-            self.config = self._fitted.config  # a new partition takes somebody's model as it is now
 
     def rebuild(
         self, *, device: str | None = None, embeddings: Embeddings | None = None, progress: Progress | None = None
@@ -208,28 +217,24 @@ class Engine:
         If it fails, nothing has changed. On an open store, requests that could not be finished in this environment are
         done first.
         """
-        self._state()
-        self._finish(progress, anew=True)
+        anew = self._anew(device or "")
+        self._finish(progress, anew=anew)
         pending = Pending("rebuild", self._time(), keep_old=self._keep_old, device=device or "")
         if embeddings is not None:  # a request that needs a file cannot be finished by somebody who lacks it
             return self._rebuild(pending, self._renamed(embeddings), progress)
         with self._written_down(pending):
             return self._rebuild(pending, None, progress)
 
+    def _anew(self, device: str) -> EngineConfig:
+        """Return the configuration that a fit from nothing takes today: on this device, or its own if none is named."""
+        config = renewed(self._state().config)
+        return resolve(dataclasses.replace(config, device=device) if device else config)
+
     def _rebuild(self, pending: Pending, embeddings: Embeddings | None, progress: Progress | None) -> Self:
-        state, started = self._state(), self._time()
-        try:
-            self.config = renewed(self.config)
-            if pending.device:
-                self.config = dataclasses.replace(self.config, device=pending.device)
-            self._fit(state.train, state.valid, None, embeddings, progress)
-        except BaseException:
-            self._fitted, self.config = state, state.config
-            raise
-        everything = tuple(range(len(self._state().shards)))
-        self._hand_over(
-            Act("rebuild", state, retrained=everything, path=REBUILD, started=started, pending=pending, anew=True)
-        )
+        started = self._time()
+        with self._working(self._anew(pending.device), progress) as work:
+            held, act = acts.rebuild(self._held(), pending, embeddings, work, started=started)
+        self._hand_over(held, act)
         return self
 
     def _own_key(self) -> bytes:
@@ -309,48 +314,19 @@ class Engine:
             return dataclasses.replace(self._forget(pending, outside, progress), receipts=tuple(drawn))
 
     def _forget(
-        self, pending: Pending, outside: Mapping[str, str], progress: Progress | None, *, anew: bool = False
+        self,
+        pending: Pending,
+        outside: Mapping[str, str],
+        progress: Progress | None,
+        *,
+        anew: EngineConfig | None = None,
     ) -> ForgetReport:
-        """Do a request, by pseudonyms, that is written down; with `anew` by a new partition and from nothing."""
-        state, started = self._state(), self._time()
-        planned = plan(pending.request, state.train, state.valid, state.partition)
-        with self._working(progress) as work:
-            report = work.forget_report(state, planned, anew=anew or (self._custody is not None and self._due()))
-            self._fitted = work.forget(state, planned, report)
-        hidden = self._hidden(pending)
-        wishes = Interactions.union([self.wishes.take(~pending.request.cells(self.wishes)), hidden])
-        self.wishes = self._of_the_known(wishes)
-        self.titles = self._titles()
-        removed_valid = Interactions.empty()
-        if state.valid is not None and planned.valid_rows is not None:
-            removed_valid = state.valid.take(planned.valid_rows)
-        done = self._hand_over(
-            Act(
-                "forget",
-                state,
-                request=pending.request,
-                unknown=planned.unknown,
-                removed=state.train.take(np.flatnonzero(planned.train_rows)),
-                removed_valid=removed_valid,
-                retrained=report.shards_retrained,
-                path=report.path,
-                started=started,
-                pending=pending,
-                anew=report.path == REBUILD,
-                hides=len(hidden) > 0,
-            )
-        )
+        """Do a request, by pseudonyms, that is written down; with `anew` from nothing, by that configuration."""
+        started, due = self._time(), anew is not None or (self._custody is not None and self._due())
+        with self._working(anew or self.config, progress) as work:
+            held, act, report = acts.forget(self._held(), pending, work, anew=due, started=started)
+        done = self._hand_over(held, act)
         return dataclasses.replace(_by_their_names(report, outside), certificate=done.certificate)
-
-    def _hidden(self, pending: Pending) -> Interactions:
-        """Return the pairs that a request wishes to be kept out of lists."""
-        pairs = pending.request.interactions if pending.hide else ()
-        return self._of_the_known(Interactions.from_pairs(pairs))
-
-    def _of_the_known(self, wishes: Interactions) -> Interactions:
-        """Return the wishes of people who still have rows; of whoever has none, nothing is kept."""
-        known = self._state().train.users
-        return wishes.take(np.array([user in known for user in wishes.users], dtype=bool)[wishes.user_index])
 
     def add(self, interactions: Interactions, *, dry_run: bool = False, progress: Progress | None = None) -> AddReport:
         """Take new rows in; only the shards they join are retrained, from nothing.
@@ -367,31 +343,20 @@ class Engine:
         if not len(new):
             return AddReport(0, len(rows), 0, (), NOTHING, 0.0)
         if dry_run:
-            with self._working(progress) as work:
+            with self._working(self.config, progress) as work:
                 return work.add(state, rows, anew=self._due(), dry_run=True)[1]
         pending = Pending("add", self._time(), rows=rows, keep_old=self._keep_old)
         with self._written_down(pending):
             return self._add(pending, rows, progress)
 
-    def _add(self, pending: Pending, rows: Interactions, progress: Progress | None, *, anew: bool = False) -> AddReport:
-        """Do an add, by pseudonyms, that is written down."""
-        state, started = self._state(), self._time()
-        new = rows.without(state.train)
-        with self._working(progress) as work:
-            self._fitted, report = work.add(state, rows, anew=anew or (self._custody is not None and self._due()))
-        self.wishes = self.wishes.without(new)  # whoever has an item again does not mind it any more
-        done = self._hand_over(
-            Act(
-                "add",
-                state,
-                added=new,
-                retrained=report.shards_retrained,
-                path=report.path,
-                started=started,
-                pending=pending,
-                anew=report.path == REBUILD,
-            )
-        )
+    def _add(
+        self, pending: Pending, rows: Interactions, progress: Progress | None, *, anew: EngineConfig | None = None
+    ) -> AddReport:
+        """Do an add, by pseudonyms, that is written down; with `anew` from nothing, by that configuration."""
+        started, due = self._time(), anew is not None or (self._custody is not None and self._due())
+        with self._working(anew or self.config, progress) as work:
+            held, act, report = acts.add(self._held(), pending, rows, work, anew=due, started=started)
+        done = self._hand_over(held, act)
         return dataclasses.replace(report, certificate=done.certificate)
 
     # ------------------------------------------------------------------ custody
@@ -423,8 +388,10 @@ class Engine:
         custody.write_down(pending)
         try:
             yield
-        except (UsageError, DataError):  # the call itself is wrong
-            custody.store.drop_pending(pending.id)
+        except (UsageError, DataError) as error:
+            if pending.kind == "forget":  # it was a right request when it was made, and is owed: the place is wrong
+                raise _owed(error) from None
+            custody.store.drop_pending(pending.id)  # the call itself is wrong
             raise
 
     def _due(self) -> bool:
@@ -438,22 +405,25 @@ class Engine:
         time = later(now(), record.time or None) if custody is None else custody.time()
         return self.policy.due(with_this, now=time)
 
-    def _finish(self, progress: Progress | None, *, anew: bool = False) -> int:
+    def _finish(self, progress: Progress | None, *, anew: EngineConfig | None = None) -> int:
         """Do the requests that were written down and not finished; return how many there were.
 
-        With `anew`, what cannot be done in this environment is done by a new partition and from nothing.
+        With `anew`, what cannot be done in this environment is done by a new partition and from nothing, by that
+        configuration.
         """
         todo = [] if self._custody is None else self._custody.pending()
         for pending in todo:
             try:
                 self._do(pending, progress)
             except EnvironmentMismatchError:
-                if not anew:
+                if anew is None:
                     raise
-                self._do(pending, progress, anew=True)
+                self._do(pending, progress, anew=anew)
+            except UsageError as error:
+                raise _owed(error) from None
         return len(todo)
 
-    def _do(self, pending: Pending, progress: Progress | None, *, anew: bool = False) -> None:
+    def _do(self, pending: Pending, progress: Progress | None, *, anew: EngineConfig | None = None) -> None:
         if pending.kind == "forget":
             self._forget(pending, {}, progress, anew=anew)
         elif pending.kind == "add" and pending.rows is not None:
@@ -461,23 +431,28 @@ class Engine:
         else:
             self._rebuild(pending, None, progress)
 
-    def _hand_over(self, act: Act) -> Published:
-        """Publish what was done, where a store is open to be changed."""
-        state, custody = self._state(), self._custody
+    def _held(self) -> Held:
+        return Held(self._state(), self.wishes, self.titles)
+
+    def _hand_over(self, held: Held, act: Act) -> Published:
+        """Publish what was done, where a store is open to be changed; go on with it when it is published."""
+        custody = self._custody
         if custody is None:
-            return Published(state)
+            self._take(held)
+            return Published(held.state)
         started = time.perf_counter()
         keep_old = act.pending is not None and act.pending.keep_old
         custody.record = dataclasses.replace(custody.record, policy=self.policy)
         try:
-            done = custody.publish(self._snapshot(state), act, keep_old=keep_old, checked=True)
+            done = custody.publish(self._snapshot(held), act, keep_old=keep_old, checked=True)
         except BaseException as error:
             self._go_back(custody)
             if isinstance(error, UsageError):  # of the keys: the request itself is right, and is to be kept
                 raise StoreError(f"what was done could not be certified, and is to be done again: {error}") from None
             raise
-        self._fitted = done.state
+        self._take(dataclasses.replace(held, state=done.state))
         self._published = _Published(custody.store.path.resolve(), custody.store.version(), done.state)
+        self.certificate = done.certificate
         self._spent(started, done)
         return done
 
@@ -596,13 +571,13 @@ class Engine:
             self._check_not_stale(store)
             then = self._published
             own = then is not None and then.path == store.path.resolve() and store.exists()
-            replaced = None if own else _replaceable(store)
+            replaced = None if own else replaceable(store)
             record = Record.from_dict(store.manifest()["record"]) if own else Record()
             record = dataclasses.replace(record, origin=self.origin, policy=self.policy)
             custody = Custody(store, record, signing_for(record, keyring))
             everything = tuple(range(len(state.shards)))
             act = Act("fit", None, added=state.train, retrained=everything, path=REBUILD, anew=not state.inherited)
-            done = custody.publish(self._snapshot(state), act)
+            done = custody.publish(self._snapshot(dataclasses.replace(self._held(), state=state)), act)
             custody.pending()  # clears away those of a store that is no more
             self._fitted = done.state
             self._published = _Published(store.path.resolve(), store.version(), done.state)
@@ -620,13 +595,9 @@ class Engine:
                 "it again (Engine.changing opens, changes and publishes under one lock)"
             )
 
-    def _snapshot(self, state: State) -> Snapshot:
-        return Snapshot(state, self._titles(), self._key_check, self._public_key, wishes=self.wishes)
-
-    def _titles(self) -> dict[str, str]:
-        """Return the titles of the items there are: what has vanished leaves none behind."""
-        items = self._state().train.items
-        return {item: title for item, title in self.titles.items() if item in items}
+    def _snapshot(self, held: Held) -> Snapshot:
+        titles = held.then(held.state, held.wishes).titles
+        return Snapshot(held.state, titles, self._key_check, self._public_key, wishes=held.wishes)
 
     @classmethod
     def load(cls, folder: str | Path, *, key: bytes | None = PUBLIC_KEY, executor: Executor | None = None) -> Self:
@@ -694,12 +665,16 @@ class Engine:
             snapshot = engine._open(store)
             keyring = signing_for(snapshot.record, keyring)
             engine._custody = Custody(store, snapshot.record, keyring, keep_old=keep_old)
+            own = local_executor(engine.config) if executor is None else None
+            engine._executor = executor or own  # the second change finds its workers warm
             try:
                 if finish:
                     engine.finished = engine._finish(None)
                 yield engine
             finally:
-                engine._record, engine._custody = engine._custody.record, None
+                engine._record, engine._custody, engine._executor = engine._custody.record, None, executor
+                if own is not None:
+                    own.close()
 
     def export(self, folder: str | Path, *, to: str = "") -> None:
         """Write what a fresh fit needs to a new folder: rows (by pseudonyms), assignment, configuration, titles.
@@ -717,7 +692,7 @@ class Engine:
                 train=state.train,
                 valid=state.valid,
                 partition=state.partition,
-                titles=self._titles(),
+                titles=self._held().then(state, self.wishes).titles,
                 key_check=self._key_check,
                 public_key=self._public_key,
                 environment=state.environment,
@@ -752,18 +727,9 @@ class Engine:
         return engine._fit(export.train, export.valid, given, None, progress)
 
 
-def _replaceable(store: DirectoryStore) -> str | None:
-    """Return the id of the store that is to be replaced, or None; raise where requests wait, which would be lost."""
-    try:
-        record = Record.from_dict(store.manifest()["record"])
-    except ReceraserError:  # no store yet, or a damaged one: nobody can do what was asked of it
-        return None
-    if left := waiting(store):
-        raise StoreError(
-            f"requests are waiting in {store.path} ({len(left)}), and replacing the store would lose them; do them "
-            f"first (receraser pending finish --store {store.path}) or take them back (receraser pending withdraw)"
-        )
-    return record.store
+def _owed(error: ReceraserError) -> StoreError:
+    """Return what is raised for a request that is right and cannot be done in this place."""
+    return StoreError(f"a request is written down, and cannot be done here: {error}")
 
 
 def _by_their_names(report: ForgetReport, outside: Mapping[str, str]) -> ForgetReport:

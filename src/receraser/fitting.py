@@ -21,7 +21,7 @@ from receraser.changes import Change
 from receraser.config import EngineConfig, part_settings
 from receraser.data.interactions import Interactions
 from receraser.erasure.plan import CORE, DOWNDATE, REFIT
-from receraser.errors import EnvironmentMismatchError, TrainingError
+from receraser.errors import EnvironmentMismatchError, TrainingError, UsageError
 from receraser.execution.local import LocalExecutor, workers_for
 from receraser.execution.task import (
     Result,
@@ -128,7 +128,13 @@ class Fitting:
 
     def check_environment(self, expected: Mapping[str, object]) -> None:
         """Raise unless weights computed here fit beside those of a state computed elsewhere."""
-        found = self.environment
+        try:
+            found = self.environment
+        except UsageError as error:  # no such device, or somebody's model cannot be imported: the request is right
+            raise EnvironmentMismatchError(
+                f"what this store was computed with is not here: {error}. Do it where it was computed, or refit "
+                "everything with what is here: receraser rebuild, which takes --device too"
+            ) from None
         differing = sorted(key for key in {*expected, *found} if expected.get(key) != found.get(key))
         if differing:
             key = differing[0]

@@ -46,7 +46,8 @@ def test_the_document(cli: Cli, store: Path, kind: str, worker: LocalExecutor) -
     done = cli("rebuild", "--store", store, "--json")
     assert (done.code, done.err) == (0, "")
     found = done.json
-    assert list(found) == ["digest", "level", "shards", "balance", "seconds"]
+    assert list(found) == ["digest", "level", "shards", "balance", "seconds", "certificate"]
+    assert Path(str(found["certificate"])).is_file()
     fresh = fitted(kind, worker)
     fresh.fit(left(WORLD.train), valid=left(WORLD.held_out))
     engine = Engine.load(store)
@@ -64,10 +65,9 @@ def test_what_people_see(cli: Cli, store: Path, kind: str) -> None:
     level = "L3" if kind == "independent" else "L1"
     done = cli("rebuild", "--store", store)
     assert (done.code, done.out) == (0, "")
-    assert done.err.splitlines()[-2:] == [
-        f"the level was {level}",
-        f"published in {store}, level L3",
-    ]
+    was, certificate, published = done.err.splitlines()[-3:]
+    assert (was, published) == (f"the level was {level}", f"published in {store}, level L3")
+    assert Path(certificate.removeprefix("certificate: ")).is_file()
 
 
 def test_dry_run(cli: Cli, store: Path, kind: str) -> None:

@@ -8,9 +8,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from receraser import acts
+from receraser.acts import Held
+from receraser.config import EngineConfig
 from receraser.engine import Engine
-from receraser.errors import StoreError, UsageError
+from receraser.errors import EnvironmentMismatchError, StoreError, UsageError
 from receraser.fingerprint import of_bytes
+from receraser.fitting import Fitting
 from receraser.proof.keyring import Keyring
 from receraser.proof.signing import SigningKey
 from receraser.store.directory import DirectoryStore
@@ -18,11 +22,13 @@ from receraser.store.encoding import encode_rows
 from receraser.store.history import History, waiting
 from receraser.store.pending import Pending
 from receraser.store.record import Record
+from receraser.work import Work
 from tests.durability.scenes import (
     COMPUTED,
     HASHED,
     NEW,
     TRAIN,
+    VALID,
     account,
     add,
     ask,
@@ -61,6 +67,125 @@ def test_requests_that_wait_are_not_lost_with_a_store_that_is_replaced(root: Pat
     with pytest.raises(StoreError, match=r"requests are waiting in .* \(1\), and replacing the store would lose them"):
         HASHED.engine(COMPUTED).fit(rows_of(TRAIN)).save(root / "store", replace=True, keyring=keyring_of(root))
     assert len(waiting(store_of(root))) == 1
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+@pytest.mark.parametrize("moment", ["the next state is held", "the account is made"])
+def test_whatever_goes_wrong_between_the_work_and_its_publication(
+    moment: str, error: type[BaseException], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine has what the store has, and goes on from there: it would find nothing left to forget otherwise.
+
+    The request would then be done without its rows having gone, with a certificate that says so.
+    """
+
+    def broken(*_: object, **__: object) -> None:
+        raise error
+
+    place = (Held, "then") if moment == "the next state is held" else (acts, "Act")
+    with changing(root) as engine:
+        before = engine.digest
+        with monkeypatch.context() as patch:
+            patch.setattr(*place, broken)
+            with pytest.raises(error):
+                engine.forget(["u1"])
+        assert engine.digest == before == Engine.load(root / "store").digest
+        assert engine.knows("u1")
+        assert len(waiting(store_of(root))) == 1
+        engine.forget(["u2"])  # what failed goes first
+    rows = [pair for pair in TRAIN if pair[0] not in ("u1", "u2")]
+    left = [pair for pair in VALID if pair[0] not in ("u1", "u2")]
+    fresh = HASHED.engine(COMPUTED).fit(rows_of(rows), valid=rows_of(left))
+    assert Engine.load(root / "store").digest == fresh.digest
+    said = account(root)["certificates"]
+    assert isinstance(said, list)
+    gone = [len([pair for pair in TRAIN if pair[0] == user]) for user in ("u1", "u2")]
+    assert [one["rows"][0] for one in said] == [0, *gone]
+    check_clean(root)
+
+
+def test_a_forget_that_cannot_be_done_here_is_owed_still(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is missing on this machine, the request was right, and receipts may have been handed out for it."""
+
+    def nowhere(self: Fitting, *_: object, **__: object) -> None:
+        raise UsageError("device 'cuda' was asked for, but torch finds no CUDA device here")
+
+    with changing(root) as engine:
+        with monkeypatch.context() as patch:
+            patch.setattr(Fitting, "environment", property(nowhere))
+            with pytest.raises(EnvironmentMismatchError, match=r"is not here: device 'cuda' .* receraser rebuild"):
+                engine.forget(["u1"])
+        assert len(waiting(store_of(root))) == 1
+        with monkeypatch.context() as patch:
+            patch.setattr(Fitting, "submodels", nowhere)
+            with pytest.raises(StoreError, match="a request is written down, and cannot be done here: device"):
+                engine.forget(["u1"])
+        assert len(waiting(store_of(root))) == 1, "the first; the second was not made"
+    with monkeypatch.context() as patch:
+        patch.setattr(Fitting, "submodels", nowhere)
+        with pytest.raises(StoreError, match="cannot be done here"), changing(root):
+            pass
+    with changing(root) as engine:
+        assert engine.finished == 1
+        with monkeypatch.context() as patch:
+            patch.setattr(Fitting, "submodels", nowhere)
+            with pytest.raises(StoreError, match="cannot be done here"):
+                engine.forget(["u2"])
+        assert len(waiting(store_of(root))) == 1, "nor is one dropped that was made just now"
+    finish(root)
+    assert not Engine.load(root / "store").knows("u2")
+    check_clean(root)
+
+
+def test_a_rebuild_does_first_what_could_not_be_done_where_it_was(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the configuration of the rebuild, with its device: that of the store's may be what is missing."""
+    ask(root)
+    asked: list[EngineConfig] = []
+
+    def elsewhere(self: Fitting, expected: object) -> None:
+        raise EnvironmentMismatchError("computed elsewhere")
+
+    def noted(self: Work, config: EngineConfig, *more: object, **how: object) -> None:
+        asked.append(config)
+        made(self, config, *more, **how)  # type: ignore[arg-type]
+
+    made = Work.__init__
+    monkeypatch.setattr(Fitting, "check_environment", elsewhere)
+    monkeypatch.setattr(Work, "__init__", noted)
+    with changing(root, finish=False) as engine:
+        engine.rebuild(device="auto")
+    assert [one.device for one in asked] == ["cpu"] * 3, "as it was, anew, and the rebuild itself"
+    assert [one.action for one in History.of(store_of(root)).entries] == ["fit", "forget", "rebuild"]
+    check_clean(root)
+
+
+def test_other_rows_do_not_take_the_place_of_an_open_stores(root: Path) -> None:
+    """A forget after it would publish them, and the ledger would tell of a forget alone."""
+    with changing(root) as engine:
+        with pytest.raises(UsageError, match="a store is open here to be changed"):
+            engine.fit(rows_of(TRAIN[:5]))
+        engine.forget(["u1"])
+    assert len(Engine.load(root / "store").state.train) == len([pair for pair in TRAIN if pair[0] != "u1"])
+    check_clean(root)
+
+
+def test_a_fit_keeps_nothing_of_what_was_fitted_before(root: Path) -> None:
+    engine = Engine.load(root / "store", executor=COMPUTED)
+    engine.forget(interactions=[("u1", "i1")], hide=True)
+    assert len(engine.wishes) == 1
+    engine.fit(rows_of([pair for pair in TRAIN if pair[0] != "u1"]))
+    assert len(engine.wishes) == 0
+    engine.save(root / "another", keyring=keyring_of(root))
+    assert pseudonym("u1").encode() not in every_byte(root / "another")
+
+
+def test_a_rebuild_says_where_its_certificate_is(root: Path) -> None:
+    with changing(root) as engine:
+        engine.rebuild()
+        assert engine.certificate is not None
+        (entry,) = [one for one in History.of(store_of(root)).entries if one.action == "rebuild"]
+        assert entry.certificate is not None
+        assert engine.certificate == store_of(root).certificate_path(entry.certificate)
 
 
 def test_a_wish_about_what_is_not_held_is_kept(root: Path) -> None:

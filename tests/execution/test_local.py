@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -130,6 +131,53 @@ def test_a_killed_worker_is_an_error_that_says_so(two_workers: LocalExecutor) ->
     assert pids(two_workers) == [], "the next run starts new ones"
 
 
+def test_an_error_while_waiting_leaves_no_answer_to_be_taken_for_another(
+    two_workers: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler of a signal may raise in the thread that waits."""
+    expected = digests(two_workers.run(tasks()))
+    join = threading.Thread.join
+
+    def interrupted(self: threading.Thread, timeout: float | None = None) -> None:
+        join(self, timeout)
+        raise TimeoutError("an alarm went off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "join", interrupted)
+        with pytest.raises(TimeoutError):
+            two_workers.run([submodel_task("bpr", LONG, 1, checkerboard().train)])
+    assert pids(two_workers) == []
+    assert digests(two_workers.run(tasks())) == expected
+
+
+def test_two_threads_may_borrow_it_at_once(two_workers: LocalExecutor) -> None:
+    some = tasks()
+    expected = [digests(two_workers.run([one])) for one in some]
+    found: dict[int, list[str]] = {}
+
+    def borrow(number: int) -> None:
+        found[number] = [one for _ in range(5) for one in digests(two_workers.run([some[number]]))]
+
+    threads = [threading.Thread(target=borrow, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {number: 5 * expected[number] for number in range(2)}
+
+
+def test_the_answer_to_another_task_is_not_taken(two_workers: LocalExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    receive = local._Worker.receive
+
+    def of_another(self: local._Worker, progress: object) -> object:
+        kind, meta, arrays = receive(self, None)
+        return kind, {**meta, "number": -1}, arrays
+
+    monkeypatch.setattr(local._Worker, "receive", of_another)
+    with pytest.raises(TrainingError, match="the answer to another task"):
+        two_workers.run(tasks()[:1])
+
+
 PARENT = """
 from receraser.data.interactions import Interactions
 from receraser.execution.local import LocalExecutor
@@ -195,7 +243,8 @@ while (message := read_message(sys.stdin.buffer)) is not None:
         write_message(out, "error", {{"type": "DataError", "text": "x.csv, line 3: no item"}}, {{}})
     else:
         found = {{"array seed": np.array([seed]), "array threads": np.array([meta["threads"]])}}
-        write_message(out, "result", {{"facts": {{}}, "seconds": 0, "ids": [], "arrays": ["seed", "threads"]}}, found)
+        answer = {{"facts": {{}}, "seconds": 0, "ids": [], "arrays": ["seed", "threads"], "number": meta.get("number")}}
+        write_message(out, "result", answer, found)
 """
 
 

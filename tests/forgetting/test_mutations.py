@@ -187,7 +187,7 @@ def shards_that_lose_validation_rows_are_passed_over(patch: Patch) -> None:
         found = plan_as_it_is(request, train, valid, partition)
         return dataclasses.replace(found, shards=tuple(np.unique(partition.train[found.train_rows]).tolist()))
 
-    patch.setattr("receraser.engine.plan", planned)
+    patch.setattr("receraser.acts.plan", planned)
 
 
 def validation_rows_stay(patch: Patch) -> None:
@@ -197,7 +197,7 @@ def validation_rows_stay(patch: Patch) -> None:
         found = plan_as_it_is(request, train, valid, partition)
         return dataclasses.replace(found, valid_rows=np.zeros_like(found.valid_rows))
 
-    patch.setattr("receraser.engine.plan", planned)
+    patch.setattr("receraser.acts.plan", planned)
 
 
 def a_row_stays_in_the_table_of_all_rows(patch: Patch) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from receraser.acts import Held
 from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.engine import Engine
@@ -181,7 +182,7 @@ def test_the_search_would_find_a_leak(leak: str, store: Path, monkeypatch: pytes
     elif leak == "landmarks":
         monkeypatch.setattr(Landmarks, "among", lambda self, alive: self)
     else:
-        monkeypatch.setattr(Engine, "_titles", lambda self: {ITEM: TITLE})
+        monkeypatch.setattr(Held, "then", lambda self, state, wishes: Held(state, wishes, {ITEM: TITLE}))
     with changing(store) as opened:
         opened.forget_request(REQUEST)
     assert found(store, texts) != []

@@ -31,6 +31,7 @@ def test_vectors_come_in_the_order_of_their_ids(tmp_path: Path) -> None:
     ("change", "reason"),
     [
         ({"items": None}, "there is no array 'items'; found: item_vectors, user_vectors, users"),
+        ({"users": np.array(5)}, "users has the shape (); expected a list of ids"),
         ({"users": np.array(["u", "u"])}, "an id stands twice among the users"),
         ({"users": np.array(["u", "a,b"])}, "the id 'a,b' holds a comma"),
         (

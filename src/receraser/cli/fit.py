@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from receraser.data.interactions import Interactions
     from receraser.engine import Engine
     from receraser.partition.partition import Embeddings
+    from receraser.store.directory import DirectoryStore
 
 __all__ = ["fit"]
 
@@ -82,24 +83,32 @@ def fit(
         base = based_on(config, method=method, model=model, partition=partition, aggregation=aggregation)
         overrides = overriding(base, settings, dim=dim, rank=rank, polish=polish, embeddings=embeddings)
         chosen = resolve(placed(base, shards=shards, seed=seed, device=device), overrides)
-    DirectoryStore(store).check_free(replace=replace)
+    _check_place(DirectoryStore(store), replace=replace)
     given = _read(data, valid, items, embeddings, columns, min_rating, skip_bad_rows=skip_bad_rows)
     _say_what_to_know(chosen, given.rows)
     if dry_run:
         _tell_what_would_be(chosen, given, store, as_json=as_json)
         return
-    engine = _engine(chosen, keys)
+    engine, keyring = _engine(chosen, keys), keyring_for(keys)
     engine.titles = given.titles
     engine.policy = Policy(rebuild_every, rebuild_days)
     engine.origin = _origin(config, changed=bool(overrides))
     with Bar("starting a worker") as bar:
         engine.fit(given.rows, valid=given.valid, embeddings=given.embeddings, progress=bar.update)
     with Bar("publishing"):
-        engine.save(store, replace=replace, keyring=keyring_for(keys))
+        engine.save(store, replace=replace, keyring=keyring)
     say_key_of_replaced(engine, keys)
     _report(engine, {"read": given.seconds, **engine.seconds}, store, as_json, {"data": given.described})
     if not as_json:
         _say_what_next(store, keys, given.rows.users.ids[0])
+
+
+def _check_place(store: DirectoryStore, *, replace: bool) -> None:
+    """Raise unless a store can be published there: known before hours of work, and looked at again after them."""
+    from receraser.store.history import replaceable
+
+    store.check_free(replace=replace)
+    replaceable(store)
 
 
 # ---------------------------------------------------------------------- what to fit
@@ -189,7 +198,7 @@ def _fit_export(folder: Path, store: Path, keys: Path | None, *, replace: bool, 
     from receraser.store.directory import DirectoryStore
     from receraser.store.export import read_export
 
-    DirectoryStore(store).check_free(replace=replace)
+    _check_place(DirectoryStore(store), replace=replace)
     started = time.perf_counter()
     export = read_export(folder)
     read_seconds = time.perf_counter() - started
@@ -199,10 +208,11 @@ def _fit_export(folder: Path, store: Path, keys: Path | None, *, replace: bool, 
         if as_json:
             print_json({"dry_run": True, "config": export.config.as_dict(), "rows": len(export.train)})
         return
+    keyring = keyring_for(keys)
     with Bar("starting a worker") as bar:
         engine = Engine.fit_export(export, key=None if keys is None else load_key(keys), progress=bar.update)
     with Bar("publishing"):
-        engine.save(store, replace=replace, keyring=keyring_for(keys))
+        engine.save(store, replace=replace, keyring=keyring)
     say_key_of_replaced(engine, keys)
     _report(engine, {"read": read_seconds, **engine.seconds}, store, as_json, {})
 

@@ -52,9 +52,10 @@ def rebuild(
                 "shards": [vars(shard) for shard in engine.shards],
                 "balance": round(engine.balance, 4),
                 "seconds": rounded(seconds),
+                "certificate": None if engine.certificate is None else str(engine.certificate),
             }
         )
     elif dry_run:
         say(f"would fit {count(len(engine.shards), 'shard')} again; the level is {before}")
     else:
-        say_published(engine, store, seconds, f"the level was {before}")
+        say_published(engine, store, seconds, f"the level was {before}", certificate=engine.certificate)

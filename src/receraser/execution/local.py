@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import subprocess
@@ -55,6 +56,8 @@ class LocalExecutor:
         self._threads = threads
         self._workers: list[_Worker] = []
         self._environment: Mapping[str, object] = {}
+        self._lock = threading.RLock()  # whoever borrows it in another thread waits: a pipe is for one at a time
+        self._numbers = itertools.count()
 
     @property
     def environment(self) -> Mapping[str, object]:
@@ -63,6 +66,10 @@ class LocalExecutor:
 
     def prepare(self, toys: Sequence[Task], n_tasks: int = 1) -> None:
         """Start the workers and let them import and compile; time spent here is nobody's training time."""
+        with self._lock:
+            self._prepare(toys, n_tasks)
+
+    def _prepare(self, toys: Sequence[Task], n_tasks: int) -> None:
         for _ in range(len(self._workers), max(1, min(self._n_workers, n_tasks))):
             self._workers.append(_Worker(self._threads or self._cores))
         device = next((d for d in map(_device, toys) if d != "cpu"), "cpu")
@@ -94,13 +101,17 @@ class LocalExecutor:
         todo = list(tasks)
         if not todo:
             return []
+        with self._lock:
+            return self._run(todo, progress)
+
+    def _run(self, todo: list[Task], progress: Progress | None) -> list[Result]:
         if not self._workers:
-            self.prepare([], len(todo))
+            self._prepare([], len(todo))
         workers = self._workers[: len(todo)]
         share = self._threads or max(1, self._cores // len(workers))
-        queue: SimpleQueue[int] = SimpleQueue()
-        for number in range(len(todo)):
-            queue.put(number)
+        queue: SimpleQueue[tuple[int, int]] = SimpleQueue()
+        for place in range(len(todo)):
+            queue.put((place, next(self._numbers)))
         results: list[Result | None] = [None] * len(todo)
         failures: list[BaseException] = []
         threads = [
@@ -113,7 +124,7 @@ class LocalExecutor:
             for thread in threads:
                 while thread.is_alive() and not failures:
                     thread.join(0.1)
-        except KeyboardInterrupt:
+        except BaseException:  # of the keyboard or of a signal's handler: answers lie unread in the pipes
             self.close(kill=True)
             raise
         if failures:  # the others may have hours to go, for nothing
@@ -138,7 +149,7 @@ def _drive(
     worker: _Worker,
     share: int,
     todo: list[Task],
-    queue: SimpleQueue[int],
+    queue: SimpleQueue[tuple[int, int]],
     results: list[Result | None],
     failures: list[BaseException],
     progress: Progress | None,
@@ -146,13 +157,17 @@ def _drive(
     """Hand one worker tasks until there are none left, or something failed anywhere."""
     while not failures:
         try:
-            number = queue.get_nowait()  # and not `empty`, then `get`: another thread may take the last one in between
+            # And not `empty`, then `get`: another thread may take the last one in between.
+            place, number = queue.get_nowait()
         except Empty:
             return
         try:
-            worker.send("task", *_with_threads(todo[number], share))
+            meta, arrays = _with_threads(todo[place], share)
+            worker.send("task", meta | {"number": number}, arrays)
             _, answer, arrays = worker.receive(progress)
-            results[number] = unpack_result(answer, arrays)
+            if answer.get("number") != number:  # it would become a shard's weights
+                raise errors.TrainingError("a worker gave the answer to another task: our fault, nothing was taken")
+            results[place] = unpack_result(answer, arrays)
         except BaseException as error:  # noqa: BLE001 - carried over to the caller's thread
             failures.append(error)
 

@@ -35,7 +35,8 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
                 continue
             use_threads(int(str(meta["threads"])))
             result = run_task(unpack_task(meta, arrays), progress=_reporter(replies))
-            write_message(replies, "result", *pack_result(result))
+            answer, arrays = pack_result(result)
+            write_message(replies, "result", answer | {"number": meta.get("number")}, arrays)
         except ReceraserError as error:
             write_message(replies, "error", {"type": type(error).__name__, "text": str(error)}, {})
         except MemoryError:

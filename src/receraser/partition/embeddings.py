@@ -7,6 +7,7 @@ all of one length). Written, for instance, by `numpy.savez(path, users=..., user
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ def read_embeddings(path: str | Path) -> Embeddings:
             arrays = {name: archive[name] for name in archive.files}
     except OSError as error:
         raise DataError(f"the file cannot be read ({error.strerror or error})", path=where) from None
-    except (ValueError, TypeError, zipfile.BadZipFile, EOFError, AttributeError):
+    except (ValueError, TypeError, zipfile.BadZipFile, zlib.error, EOFError, AttributeError):
         raise DataError("this is no .npz archive of plain arrays", path=where) from None
     try:
         users, user_vectors = _side("user", arrays)
@@ -46,7 +47,10 @@ def _side(what: str, arrays: dict[str, NDArray[np.generic]]) -> tuple[IdMap, NDA
     for name in (f"{what}s", f"{what}_vectors"):
         if name not in arrays:
             raise DataError(f"there is no array {name!r}; found: {', '.join(sorted(arrays)) or 'none'}")
-    ids = [id_text(one) for one in arrays[f"{what}s"].tolist()]
+    named = arrays[f"{what}s"]
+    if named.ndim != 1:
+        raise DataError(f"{what}s has the shape {named.shape}; expected a list of ids")
+    ids = [id_text(one) for one in named.tolist()]
     vectors = arrays[f"{what}_vectors"]
     if vectors.ndim != 2 or vectors.dtype.kind not in "fiu" or vectors.shape[0] != len(ids):
         raise DataError(f"{what}_vectors is {vectors.dtype} of shape {vectors.shape}; expected numbers, one row per id")

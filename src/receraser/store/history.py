@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from receraser.errors import ProofError, StoreError, UsageError
+from receraser.errors import ProofError, ReceraserError, StoreError, UsageError
 from receraser.proof import merkle
 from receraser.proof.issued import (
     Checkpoint,
@@ -26,7 +26,7 @@ from receraser.store.directory import DirectoryStore
 from receraser.store.pending import Pending
 from receraser.store.record import Record
 
-__all__ = ["CONSISTENCY_TYPE", "INCLUSION_TYPE", "History", "waiting", "waiting_as"]
+__all__ = ["CONSISTENCY_TYPE", "INCLUSION_TYPE", "History", "replaceable", "waiting", "waiting_as"]
 
 INCLUSION_TYPE = "urn:receraser:inclusion:v1"
 CONSISTENCY_TYPE = "urn:receraser:consistency:v1"
@@ -169,6 +169,20 @@ def waiting(store: DirectoryStore) -> list[Pending]:
     return sorted(
         (one for one in found if not record.is_settled(one.id, of=one.store)), key=lambda one: (one.time, one.id)
     )
+
+
+def replaceable(store: DirectoryStore) -> str | None:
+    """Return the id of a store that is to be replaced, or None; raise where requests wait, which would be lost."""
+    try:
+        record = Record.from_dict(store.manifest()["record"])
+    except ReceraserError:  # no store yet, or a damaged one: nobody can do what was asked of it
+        return None
+    if left := waiting(store):
+        raise StoreError(
+            f"requests are waiting in {store.path} ({len(left)}), and replacing the store would lose them; do them "
+            f"first (receraser pending finish --store {store.path}) or take them back (receraser pending withdraw)"
+        )
+    return record.store
 
 
 def waiting_as(store: DirectoryStore, name: str) -> bytes:
