@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from receraser.data.interactions import Interactions
 from receraser.data.readers import write_lines
 from receraser.data.splits import random_split
 from receraser.errors import DataError, UsageError
@@ -31,6 +32,30 @@ def test_a_whole_split(tmp_path: Path) -> None:
         assert len(data.train) + len(data.valid) + len(data.test) == len(ROWS)
 
 
+def test_the_authors_split_lies_beside_the_ratings(tmp_path: Path) -> None:
+    """They ship no validation rows: these are whatever else there is, users and items counted as they do."""
+    home, split = tmp_path / "ml-1m", random_split(ROWS, test=0.2, valid=0.1, seed=1)
+    home.mkdir()
+    numbers = {item: number for number, item in enumerate(sorted(ROWS.items, key=lambda one: int(one[1:])))}
+
+    def counted(rows: Interactions) -> Interactions:
+        return Interactions.from_pairs((int(user[1:]), numbers[item]) for user, item in rows.pairs())
+
+    for part in ("train", "test"):
+        write_lines(home / f"{part}.txt", counted(getattr(split, part)))
+    lines = [f"{int(user[1:]) + 1}::{3 * numbers[item] + 7}::4::0" for user, item in ROWS.pairs()]
+    (home / "ratings.dat").write_text("\n".join(lines) + "\n")
+    data = load(tmp_path, "ml-1m")
+    assert [data.train, data.valid, data.test] == [counted(one) for one in (split.train, split.valid, split.test)]
+    assert (data.origin, data.at_random) == ("the files train, valid and test", False)
+    (home / "ratings.dat").write_text("\n".join(lines[5:]) + "\n")
+    with pytest.raises(DataError, match=r"rows of the files train and test are not in it: they are of another"):
+        load(tmp_path, "ml-1m")
+    (home / "ratings.dat").write_text("anna::5::4::0\n")
+    with pytest.raises(DataError, match="an id is no number"):
+        load(tmp_path, "ml-1m")
+
+
 def test_without_validation_rows_a_tenth_is_carved_off_and_final_fits_take_all(tmp_path: Path) -> None:
     folder_with(tmp_path / "yelp2018", "train", "test")
     data = load(tmp_path, "yelp2018")
@@ -49,6 +74,7 @@ def test_ratings_are_split_as_in_the_paper(tmp_path: Path, name: str, file: str,
     assert [len(one) for one in (data.test, data.valid)] == [len(ROWS) // 5, (len(ROWS) - len(ROWS) // 5) // 10]
     assert data.full is data.train
     assert data.origin == f"{file}, split at random in the paper's proportions"
+    assert data.at_random
 
 
 def test_a_made_world_needs_no_folder() -> None:

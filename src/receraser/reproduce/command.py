@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from receraser.errors import DataError, UsageError, nearest
-from receraser.reproduce.datasets import load
+from receraser.reproduce import paper
+from receraser.reproduce.datasets import Dataset, load
 from receraser.reproduce.drawn import sets_digest
 from receraser.reproduce.kept import Kept
 from receraser.reproduce.order import Order
@@ -83,6 +84,7 @@ def reproduce(orders: Sequence[Order], say: Say, *, pages: bool = True) -> tuple
             from receraser.models.factors import torch_device
 
             device = torch_device(order.device).type
+            _say_of_the_split(data, say)
             say(f"{order.dataset}: {len(data.full):,} rows to fit, {len(data.test):,} to test on; {data.origin}")
             ran = run([cell.of_sets(sets) for cell in cells], data, kept, device, say, order.jobs)
     if not pages:
@@ -111,6 +113,16 @@ def reproduce(orders: Sequence[Order], say: Say, *, pages: bool = True) -> tuple
         else:
             files += write(found)
     return ran, files
+
+
+def _say_of_the_split(data: Dataset, say: Say) -> None:
+    """Say where the paper's numbers are of another split than ours."""
+    if data.name in paper.TABLE3 and data.at_random:
+        say(
+            f"{data.name}: no files train and test of the paper's authors in {data.folder}: split at random in their "
+            "proportions. The paper's numbers, and the pages in benchmarks/results, are of other rows: they differ by "
+            "chance (docs/reproduction.md says where the files are)"
+        )
 
 
 def _fewer(found: Findings | None, cells: int) -> bool:

@@ -5,7 +5,8 @@
 `train` and `valid` are for choices: hyperparameters, merges, epochs. `full` is what the final figures are fitted on,
 and `test` what they are measured on, once:
 
-- ml-1m     the files of the paper's authors; final fits take the same train rows as the paper's (72 %)
+- ml-1m     the files of the paper's authors; final fits take the same train rows as the paper's (72 %). They ship
+            train and test: valid is whatever else is in ratings.dat, beside which they are to lie
 - yelp2018  the published train and test; a tenth of train is carved off for choices, final fits take all of train
 - ml-100k, ml-10m   ratings of any value as rows, the paper's proportions: 72 % train, 8 % valid, 20 % test, at random
 - synthetic a made world of the shape of ml-10m, and synthetic-USERSxITEMSxROWS one of any shape: for times, since how
@@ -17,10 +18,12 @@ No row of them is in this repository; see `receraser data` for where they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+
+import numpy as np
 
 from receraser import fingerprint
 from receraser.data.ids import pseudonyms
@@ -38,6 +41,7 @@ NAMES = ("ml-1m", "ml-100k", "yelp2018", "ml-10m")
 SYNTHETIC = "synthetic"
 MADE = "a made world: its times stand in for those of real data of its size, its quality for nothing"
 _SHAPE = (71_567, 10_681, 10_000_000)  # MovieLens 10M, as the paper counts it
+_OWN = "split at random in the paper's proportions"
 _RATINGS = ("u.data", "ratings.dat", "ratings.csv", "ratings.csv.gz")
 
 
@@ -62,6 +66,11 @@ class Dataset:
     test: Interactions
     folder: Path
     origin: str = ""
+
+    @property
+    def at_random(self) -> bool:
+        """Whether the split is our own, since no files with one were there."""
+        return self.origin.endswith(_OWN)
 
     @property
     def refits(self) -> bool:
@@ -150,18 +159,48 @@ def _split_files(home: Path, name: str) -> list[Interactions] | None:
     """Return the parts of a split that lies there: train, valid, test; of yelp2018 train and test."""
     wanted = ("train", "test") if name in REFITTED else ("train", "valid", "test")
     paths = [next(iter(sorted(home.glob(f"{part}.txt*"))), None) for part in wanted]
-    if any(path is None for path in paths):
-        return None
-    return [read(path).interactions for path in paths if path is not None]
+    there = {part: read(path).interactions for part, path in zip(wanted, paths, strict=True) if path is not None}
+    ratings = _ratings(home)
+    if there.keys() == {"train", "test"} != set(wanted) and ratings is not None:
+        there["valid"] = _left_over(read(ratings).interactions, there, ratings)
+    return [there[part] for part in wanted] if there.keys() == set(wanted) else None
+
+
+def _ratings(home: Path) -> Path | None:
+    return next((home / one for one in _RATINGS if (home / one).is_file()), None)
+
+
+def _left_over(whole: Interactions, parts: Mapping[str, Interactions], path: Path) -> Interactions:
+    """Return the rows of a table of ratings that are in no part; parts count users and items from 0.
+
+    A user has the number of their id, less 1, an item its place among the ids that occur, by their numbers: so the
+    paper's authors counted those of MovieLens 1M.
+    """
+    try:
+        users = np.array([int(one) - 1 for one in whole.users])
+        order = np.argsort([int(one) for one in whole.items], kind="stable")
+    except ValueError:
+        raise DataError("an id is no number, as the files train and test beside it want them", path=str(path)) from None
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.arange(len(order))
+    counted = Interactions.from_columns(users[whole.user_index].tolist(), places[whole.item_index].tolist())
+    given = Interactions.union(list(parts.values()))
+    if len(foreign := given.without(counted)):
+        raise DataError(
+            f"{len(foreign):,} of {len(given):,} rows of the files train and test are not in it: they are of another "
+            "data set; remove them, or put the split of this one there",
+            path=str(path),
+        )
+    return counted.without(given)
 
 
 def _own_split(name: str, home: Path) -> Dataset:
     """Split a table of ratings at random, in the paper's proportions."""
-    path = next((home / one for one in _RATINGS if (home / one).is_file()), None)
+    path = _ratings(home)
     if path is None:
         raise DataError(f"expected one of {', '.join(_RATINGS)}, or a whole split", path=str(home))
     split = random_split(read(path).interactions, test=0.2, valid=0.1, seed=0)
-    origin = f"{path.name}, split at random in the paper's proportions"
+    origin = f"{path.name}, {_OWN}"
     return Dataset(name, split.train, split.valid, split.train, split.test, home, origin)
 
 

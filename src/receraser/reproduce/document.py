@@ -50,6 +50,7 @@ def document_of(study: Study, found: Findings) -> Document:
         "hardware": places,
         "code": _about(found, "code"),
         "versions": _about(found, "versions"),
+        "split": _about(found, "split"),
         "missing": dict(Counter(f"{named(entry.model)}: {named(entry.row)}" for entry in found.missing)),
         "settings": _configurations(found),
         "cells": [_line(entry, result, tell_place=len(places) > 1) for entry, result in found.found],

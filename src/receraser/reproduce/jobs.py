@@ -60,7 +60,7 @@ def computed(shop: Workshop, cell: Cell, kept: Kept, rows: str, device: str) -> 
     except Exception as error:  # noqa: BLE001 - a GPU that is full, a package that is missing: of this cell alone
         return Done(cell, time.perf_counter() - started, error=f"{type(error).__name__}: {error}")
     seconds = time.perf_counter() - started
-    result = dataclasses.replace(result, about=about(cell.device(device), seconds))
+    result = dataclasses.replace(result, about={**about(cell.device(device), seconds), "split": shop.data.origin})
     kept.write(cell, rows, device, result)
     return Done(cell, seconds, result)
 

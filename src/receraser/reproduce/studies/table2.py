@@ -28,7 +28,7 @@ def page(found: Findings) -> list[str]:
     rows.append(["density", f"{numbers['density']:.2f} %", "" if theirs is None else f"{theirs.density:.2f} %"])
     rows += [[key, f"{numbers[key]:,.0f}", ""] for key in ("train rows", "valid rows", "test rows", "fitted on")]
     lines = table(["", "ours", "paper"], rows)
-    return [*lines, "", f"Split: {results[0].notes['origin']}.", *_misprint(name)]
+    return [*lines, *_misprint(name)]
 
 
 def _misprint(name: str) -> list[str]:
