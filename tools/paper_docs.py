@@ -1,6 +1,6 @@
-"""Write tables into docs/reproduction.md from the results that are there: Table 3, and what goes past the paper.
+"""Write tables into docs/reproduction.md from the results that are there: the paper's, what goes past it, every page.
 
-Run `.venv/bin/python tools/paper_docs.py` after a new Table 3 or a new page past the paper; a test fails until then.
+Run `.venv/bin/python tools/paper_docs.py` after a new page; a test fails until then.
 """
 
 from __future__ import annotations
@@ -9,17 +9,20 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from receraser.reproduce import paper
+from receraser.reproduce.order import STUDIES
+from receraser.reproduce.page import p_text
 from receraser.reproduce.studies.pareto import Point, front
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reproduction.md"
 RESULTS = ROOT / "benchmarks" / "results" / "reproduce"
 DATASETS = ("ml-1m", "yelp2018", "ml-100k")
-STUDIES = ("batch", "levels", "gradual", "pareto", "storage")
+STUDIES_PAST = ("batch", "levels", "gradual", "pareto", "storage")
 SIDES = {  # of the tables past the paper, in the order of their columns
     "spectral": "Spectral",
     "spectral, K=32": "Spectral, 32 shards",
@@ -28,6 +31,22 @@ SIDES = {  # of the tables past the paper, in the order of their columns
     "receraser": "RecEraser",
 }
 NAMES = {"retrain": "Retrain", "sisa": "SISA", "grapheraser": "GraphEraser", "receraser": "RecEraser"}
+TIMED = {  # the lines of Table 4, one forgotten interaction
+    "receraser": "RecEraser",
+    "control: hash shards, attention": "attention, Spectral's shards",
+    "spectral": "Spectral",
+    "gram": "Gram",
+}
+CUTS = {"random": "Random", "ubp": "UBP", "ibp": "IBP", "inbp": "InBP", "hash": "Hash"}
+PUT_TOGETHER = {
+    "mean": "Mean, InBP",
+    "static": "Static, InBP",
+    "attention": "Attention, InBP",
+    "spectral": "Spectral, InBP",
+    "attention, hash": "Attention, hash",
+    "spectral, hash": "Spectral, hash",
+    "gram": "Gram",
+}
 FRONTS = {  # of the table of quality against cost
     "retrain": "Retrain",
     "spectral": "Spectral",
@@ -43,14 +62,165 @@ FRONTS = {  # of the table of quality against cost
 MODELS = {"bpr": "BPR", "wmf": "WMF", "lightgcn": "LightGCN"}
 
 
+def data_sets() -> str:
+    """Return Table 2: the data sets as counted here, and as printed."""
+    keys = ("users", "items", "interactions")
+    lines = ["", "| | " + " | ".join(f"{key} (paper)" for key in (*keys, "density")) + " |", "|---" * 5 + "|"]
+    for dataset in DATASETS:
+        (cell,) = _read(f"table2-{dataset}")["cells"]
+        found, printed = cell["numbers"], paper.TABLE2.get(dataset)
+        texts = [f"{found[key]:,}" + (f" ({getattr(printed, key):,})" if printed else "") for key in keys]
+        texts.append(f"{found['density']:.2f} %" + (f" ({printed.density:.2f} %)" if printed else ""))
+        lines.append(
+            f"| [{dataset}](../benchmarks/results/reproduce/table2-{dataset}.md) | " + " | ".join(texts) + " |"
+        )
+    return "\n".join(lines)
+
+
+def times() -> str:
+    """Return Table 4, one forgotten interaction: the paper's minutes, our seconds."""
+    lines = []
+    for dataset in (one for one in DATASETS if one in paper.TABLE4):
+        cells = _read(f"table4-{dataset}")["cells"]
+        columns = ("a retrain", "the shard", "the aggregation", "together", "of a retrain", "timed")
+        lines += ["", f"**{dataset}**", "", "| | | " + " | ".join(columns) + " |", "|---" * (2 + len(columns)) + "|"]
+        for model, printed in paper.TABLE4[dataset].items():
+            minutes = (printed.retrain, printed.shard, printed.aggregation, printed.total)
+            texts = [*(f"{one:g} min" for one in minutes), _short(printed.total / printed.retrain), "100"]
+            lines.append(f"| {MODELS[model]} | RecEraser, the paper | " + " | ".join(texts) + " |")
+            own = {one["row"]: one for one in cells if one["model"] == model and one["what"] == "interactions"}
+            (full,) = (one for one in cells if (one["model"], one["what"]) == (model, "interactions left"))
+            lines += [_times(MODELS[model], name, own[row], full) for row, name in TIMED.items() if row in own]
+    return "\n".join(lines)
+
+
+def _times(model: str, name: str, own: Mapping[str, Any], full: Mapping[str, Any]) -> str:
+    """Return a line of Table 4; times of another machine than the retrain's are no share of it."""
+    stages = [statistics.fmean(own["series"][key]) for key in ("submodels", "aggregate", "total")]
+    retrain, host = sum(full["seconds"].values()), full.get("hardware")
+    beside = own.get("hardware") in (host, str(host).partition("; ")[2], None)
+    texts = [f"{_short(one)} s" if one else "–" for one in (retrain if beside else 0, *stages)]
+    texts += [_short(stages[2] / retrain) if beside else "–", str(len(own["series"]["total"]))]
+    return f"| {model} | {name} | " + " | ".join(texts) + " |"
+
+
+def leads() -> str:
+    """Return by how much RecEraser is ahead of the paper's baselines, seed by seed."""
+    columns = ("", "", "over SISA", "over GraphEraser", "over GraphEraser, N@20, seed by seed", "p")
+    lines = ["", "| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    for dataset in DATASETS:
+        page = _read(f"table3-{dataset}")
+        tests = {(one["ours"][0], one["theirs"][1]): max(one["p"]) for one in page["compared"] if one.get("p")}
+        for model in MODELS:
+            found = {
+                row: {key: _over_seeds(page, model, row, key) for key in ("recall@20", "ndcg@20")}
+                for row in ("receraser", "sisa", "grapheraser")
+            }
+            own = found["receraser"]
+            texts = [
+                ", ".join(f"{_percent(own[key], found[row][key]) - 100:+.0f} %" for key in own)
+                for row in ("sisa", "grapheraser")
+            ]
+            pairs = zip(own["ndcg@20"], found["grapheraser"]["ndcg@20"], strict=True)
+            texts += [", ".join(f"{ours - theirs:+.4f}" for ours, theirs in pairs)]
+            texts += [p_text(tests[model, "grapheraser"])]
+            lines.append(f"| {dataset} | {MODELS[model]} | " + " | ".join(texts) + " |")
+    return "\n".join(lines)
+
+
+def figures_2_and_3(study: str, rows: Mapping[str, str]) -> str:
+    """Return what share of a retrain each variant of Figure 2 or 3 keeps."""
+    lines = ["", "| | | " + " | ".join(rows.values()) + " |", "|---" * (2 + len(rows)) + "|"]
+    for dataset in DATASETS:
+        page = _read(f"{study}-{dataset}")
+        for model in MODELS:
+            full = {key: _over_seeds(page, model, "retrain", key) for key in ("recall@20", "ndcg@20")}
+            texts = [
+                ", ".join(f"{_percent(_over_seeds(page, model, row, key), full[key]):.0f}" for key in full)
+                for row in rows
+            ]
+            lines.append(f"| {dataset} | {MODELS[model]} | " + " | ".join(texts) + " |")
+    return "\n".join(lines)
+
+
+def figure4() -> str:
+    """Return quality and time over the number of shards."""
+    rows = ("receraser", "control: hash shards, attention", "spectral")
+    lines = ["", "| | | " + " | ".join(f"{FRONTS[row]}: N@20 | one forget" for row in rows) + " |", "|---" * 8 + "|"]
+    for dataset in DATASETS:
+        page = _read(f"figure4-{dataset}")
+        for model in MODELS:
+            full = _over_seeds(page, model, "retrain", "ndcg@20")
+            texts = []
+            for row in rows:
+                kept, spent = [], []
+                for k in (5, 10, 50):
+                    kept.append(f"{_percent(_over_seeds(page, model, row, 'ndcg@20', k), full):.0f}")
+                    spent += [
+                        _short(_seconds(one))
+                        for one in page["cells"]
+                        if (one["model"], one["row"], one["what"], one["x"]) == (model, row, "interactions", k)
+                    ]
+                texts += [f"{', '.join(kept)} %", f"{', '.join(spent)} s"]
+            lines.append(f"| {dataset} | {MODELS[model]} | " + " | ".join(texts) + " |")
+    return "\n".join(lines)
+
+
+def _over_seeds(page: Mapping[str, Any], model: str, row: str, metric: str, x: float | None = None) -> list[float]:
+    """Return a metric of a fit, seed by seed."""
+    found = [
+        (one["seed"], one["metrics"][metric])
+        for one in page["cells"]
+        if (one["model"], one["row"], one["what"]) == (model, row, "fit") and (x is None or one["x"] == x)
+    ]
+    return [value for _, value in sorted(found)]
+
+
+def _percent(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    return 100 * statistics.fmean(ours) / statistics.fmean(theirs)
+
+
+def standing() -> str:
+    """Return a table of every page: what it is of, how it was made, where and when."""
+    columns = ("", "models", "version", "date", "machine", "seeds", "requests")
+    lines = ["", "| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    for dataset in (*DATASETS, "synthetic"):
+        pages = {path.stem: _read(path.stem) for path in RESULTS.glob(f"*-{dataset}*.json")}
+        ordered = sorted(pages.items(), key=lambda one: (list(STUDIES).index(one[1]["study"]), one[0]))
+        for name, page in ordered:
+            timed = [len(one["series"]["total"]) for one in page["cells"] if "total" in one.get("series", {})]
+            requests = (
+                "" if not timed else f"{min(timed)} to {max(timed)}" if min(timed) < max(timed) else f"{timed[0]}"
+            )
+            models = page["order"]["models"]
+            told = (
+                ""
+                if page["study"] == "table2"
+                else "all"
+                if len(models) == len(MODELS)
+                else ", ".join(MODELS[one] for one in MODELS if one in models)
+            )
+            device = "H200" if any("H200" in one for one in page["hardware"]) else "two cores"
+            seeds = "" if page["study"] == "table2" else page["order"]["seeds"]
+            link = f"[{dataset}: {page['study']}](../benchmarks/results/reproduce/{name}.md)"
+            texts = (link, told, " and ".join(page["code"]), page["dates"][-1], device, seeds, requests)
+            lines.append("| " + " | ".join(map(str, texts)) + " |")
+    return "\n".join(lines)
+
+
 def tables() -> str:
     """Return a table for every data set that the paper has and we have results of."""
     lines: list[str] = []
     for dataset, printed in paper.TABLE3.items():
-        path = RESULTS / f"table3-{dataset}.json"
-        if path.is_file():
-            lines += ["", *_table(dataset, printed, json.loads(path.read_text(encoding="utf-8")))]
+        if (RESULTS / f"table3-{dataset}.json").is_file():
+            lines += ["", *_table(dataset, printed, _read(f"table3-{dataset}"))]
     return "\n".join(lines)
+
+
+def _read(name: str) -> dict[str, Any]:
+    """Return the document of a page."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return found
 
 
 def _table(dataset: str, printed: paper.Table, found: dict[str, object]) -> list[str]:
@@ -79,7 +249,7 @@ def past() -> str:
     """Return tables for every data set: what forgetting more than one row costs, and what quality is left."""
     lines = []
     for dataset in DATASETS:
-        found = {study: _of_study(study, dataset) for study in STUDIES}
+        found = {study: _of_study(study, dataset) for study in STUDIES_PAST}
         models = [model for model in paper.MODELS if any(model in own for own in found.values())]
         cells = {model: {study: own.get(model, ("", []))[1] for study, own in found.items()} for model in models}
         sides = list(SIDES.values())
@@ -87,7 +257,7 @@ def past() -> str:
         lines += _table_of(["a retrain", *sides], {MODELS[model]: _costs(cells[model]) for model in models})
         lines += ["", f"**{dataset}**: NDCG@20 afterwards, in % of that of a retrain on the survivors", ""]
         lines += _table_of(sides, {MODELS[model]: _qualities(cells[model]) for model in models})
-        lines += ["", f"Pages: {'; '.join(_pages(study, found[study]) for study in STUDIES)}."]
+        lines += ["", f"Pages: {'; '.join(_pages(study, found[study]) for study in STUDIES_PAST)}."]
     return "\n".join(lines)
 
 
@@ -224,7 +394,18 @@ def _short(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
-PARTS = {"table3": tables, "past": past, "fronts": fronts}
+PARTS = {
+    "table2": data_sets,
+    "table3": tables,
+    "leads": leads,
+    "table4": times,
+    "figure2": partial(figures_2_and_3, "figure2", CUTS),
+    "figure3": partial(figures_2_and_3, "figure3", PUT_TOGETHER),
+    "figure4": figure4,
+    "standing": standing,
+    "past": past,
+    "fronts": fronts,
+}
 
 
 def page() -> str:

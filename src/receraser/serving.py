@@ -41,14 +41,15 @@ def best_items(
 
     `wishes`: pairs of a user and an item that is to be kept out of their list whatever else holds.
     """
+    vocabulary = state.scorer.items_
+    left_out = _seen(state, histories) if exclude_seen else []
+    left_out += [Histories.of(histories.users, wishes, vocabulary)] if len(wishes) else []
     lists: list[list[Recommendation]] = []
     with one_torch_thread():
         for start in range(0, len(histories), SCORE_BLOCK):
-            block = histories.part(start, min(start + SCORE_BLOCK, len(histories)))
-            tables = _seen(state, block) if exclude_seen else []
-            if len(wishes):
-                tables.append(Histories.of(block.users, wishes, state.scorer.items_))
-            lists += _best_of_block(state, block, min(k, len(state.scorer.items_)), tables)
+            stop = min(start + SCORE_BLOCK, len(histories))
+            block, tables = histories.part(start, stop), [one.part(start, stop) for one in left_out]
+            lists += _best_of_block(state, block, min(k, len(vocabulary)), tables)
     return lists
 
 

@@ -56,7 +56,10 @@ def reproduce(
         Path, typer.Option("--out", metavar="DIR", help="Folder of the results; cells are kept in its folder cells.")
     ] = Path("benchmarks/results/reproduce"),
     report: Annotated[
-        bool, typer.Option("--report", help="Compute nothing; make page and picture of the cells that are there.")
+        bool,
+        typer.Option(
+            "--report", help="Compute nothing; make page and picture of the cells that are kept, or of the results."
+        ),
     ] = False,
     jobs: Annotated[
         int, typer.Option(metavar="N", help="Cells at a time; those whose seconds count are computed alone.")

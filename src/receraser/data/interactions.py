@@ -302,7 +302,9 @@ class Histories:
     @classmethod
     def of(cls, users: Sequence[str], interactions: Interactions, items: IdMap) -> Histories:
         """Look up the rows of some users, in the vocabulary `items`; an unknown user has none."""
-        to_items = items.indices(interactions.items.ids)  # ascending where known: both vocabularies are sorted
+        # Ascending where known: both vocabularies are sorted. Mostly they are one.
+        same = interactions.items == items
+        to_items = np.arange(len(items)) if same else items.indices(interactions.items.ids)
         rows = interactions.users.indices(users)
         known = rows >= 0
         lengths = np.zeros(len(rows), dtype=np.int64)

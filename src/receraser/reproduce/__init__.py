@@ -9,7 +9,8 @@
     kept      finished cells in a folder: a second run does only what is missing
     measuring how a cell is computed; `forgetting` those in which somebody is forgotten
     runner    the cells that are missing, in an order that shares work, with the time that is left
-    report    results to JSON, Markdown, PNG and SVG
+    document  the JSON file of a study: all that its page and its picture are made of
+    report    results to JSON, and of that to Markdown, PNG and SVG
     paper     the paper's own numbers
 
 Whatever computes needs numpy, scipy and torch alone, so that cells can be made where nothing else is installed

@@ -54,7 +54,7 @@ class Order:
     out
         Folder of the results; finished cells are in its folder `cells`.
     report
-        Compute nothing; make page and picture of the cells that are there.
+        Compute nothing; make page and picture of the cells that are there, or of the document of an earlier run.
     jobs
         Cells at a time; those whose seconds count are computed alone.
     """
