@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -394,7 +394,7 @@ def _short(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
-PARTS = {
+PARTS: Mapping[str, Callable[[], str]] = {
     "table2": data_sets,
     "table3": tables,
     "leads": leads,

@@ -82,11 +82,11 @@ def test_whatever_goes_wrong_between_the_work_and_its_publication(
     def broken(*_: object, **__: object) -> None:
         raise error
 
-    place = (Held, "then") if moment == "the next state is held" else (acts, "Act")
+    owner: object = Held if moment == "the next state is held" else acts
     with changing(root) as engine:
         before = engine.digest
         with monkeypatch.context() as patch:
-            patch.setattr(*place, broken)
+            patch.setattr(owner, "then" if owner is Held else "Act", broken)
             with pytest.raises(error):
                 engine.forget(["u1"])
         assert engine.digest == before == Engine.load(root / "store").digest

@@ -237,12 +237,12 @@ def test_a_page_is_made_again_of_its_document_alone(study: str, tmp_path: Path, 
         if share is not None and other is not None:
             assert (other.mean, other.low, other.high) == pytest.approx((share.mean, share.low, share.high), abs=1e-6)
     assert again.p_values == found.p_values
-    for (entry, one), (ours, other) in zip(again.found, found.found, strict=True):
+    for (entry, one), (ours, theirs) in zip(again.found, found.found, strict=True):
         assert (entry.row, entry.what, entry.x) == (ours.row, ours.what, ours.x)
         if (study, entry.x) != ("figure4", 1):  # one shard is a retrain; the line has settings of its own
             assert entry.origin == ours.origin
             assert entry.cell.config == ours.cell.placed("cuda")
-        assert one.about["hardware"] == other.about["hardware"]
+        assert one.about["hardware"] == theirs.about["hardware"]
 
 
 def test_the_machine_of_every_line_is_in_the_document_where_there_are_several(
