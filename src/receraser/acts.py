@@ -11,6 +11,7 @@ store has.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -46,12 +47,15 @@ class Held:
     wishes: Interactions
     titles: Mapping[str, str]
 
+    @property
+    def known_titles(self) -> Mapping[str, str]:
+        """Titles of the items there are: what has vanished leaves none behind."""
+        items = self.state.train.items
+        return {item: title for item, title in self.titles.items() if item in items}
+
     def then(self, state: State, wishes: Interactions) -> Held:
-        """Return what is held with the next state: of whoever has no rows any more nothing, of such items no title."""
-        items = state.train.items
-        return Held(
-            state, _of_the_known(wishes, state), {item: self.titles[item] for item in self.titles if item in items}
-        )
+        """Return what is held with the next state: of whoever has no rows any more no wish."""
+        return Held(state, _of_the_known(wishes, state), self.titles)
 
 
 def forget(held: Held, pending: Pending, work: Work, *, anew: bool, started: str) -> tuple[Held, Act, ForgetReport]:
@@ -79,7 +83,8 @@ def forget(held: Held, pending: Pending, work: Work, *, anew: bool, started: str
         anew=report.path == REBUILD,
         hides=len(hidden) > 0,
     )
-    return held.then(made, wishes), act, report
+    after = held.then(made, wishes)
+    return dataclasses.replace(after, titles=after.known_titles), act, report
 
 
 def add(

@@ -39,6 +39,7 @@ from receraser.errors import (
     UsageError,
 )
 from receraser.evaluation import Evaluation, evaluate
+from receraser.execution.local import LocalExecutor
 from receraser.fitting import local_executor
 from receraser.keys import PUBLIC_KEY
 from receraser.partition.partition import Embeddings, Partition
@@ -59,6 +60,8 @@ from receraser.work import Work
 
 if TYPE_CHECKING:
     from receraser.proof.keyring import Keyring
+
+_OF_THE_PLACE = (UsageError, DataError)  # by which a request that is right can fail: of its machine, of its keys
 
 __all__ = ["AddReport", "Engine", "ForgetReport", "Recommendation"]
 
@@ -136,6 +139,7 @@ class Engine:
         self._key_check = "" if key is None else key_check(key)
         self._public_key = key == PUBLIC_KEY
         self._executor = executor
+        self._own: tuple[str, LocalExecutor | None] = "", None  # workers of an open store, and for which device
         self.wishes = Interactions.empty()
         self.origin = "given"
         self.policy = Policy()
@@ -174,7 +178,7 @@ class Engine:
         if self._custody is not None:
             raise UsageError(
                 "a store is open here to be changed, and other rows in the place of its own would be on no record; fit "
-                "another engine, and save it over the store with replace=True"
+                "another engine, and save it with replace=True when this block has ended"
             )
         train = self._pseudonymous(interactions)
         held = None if valid is None else self._pseudonymous(valid).without(train)  # a row in both stays in train
@@ -197,16 +201,33 @@ class Engine:
         return self
 
     def _take(self, held: Held) -> None:
-        """Go on with what there is now: the one place where an engine changes what it holds."""
+        """Go on with what there is now: when work has been done, an engine changes what it holds here alone."""
         self._fitted, self.wishes, self.titles = held.state, held.wishes, dict(held.titles)
         self.config = held.state.config  # a new partition takes somebody's model as it is now
 
     @contextmanager
     def _working(self, config: EngineConfig, progress: Progress | None) -> Iterator[Work]:
         stored = self._custody is not None or self._published is not None  # and so will be what comes of it
-        work = Work(config, self._executor, progress, ahead=encode_ahead if stored else None)
+        work = Work(config, self._workers(config), progress, ahead=encode_ahead if stored else None)
         yield work
         self.seconds = work.seconds
+
+    def _workers(self, config: EngineConfig) -> Executor | None:
+        """Return who computes; while a store is open our own are kept, so that the second change finds them warm."""
+        if self._executor is not None or self._custody is None:
+            return self._executor
+        device, own = self._own
+        if own is None or device != config.device:
+            self._end_own()
+            own = local_executor(config)
+            self._own = config.device, own
+        return own
+
+    def _end_own(self) -> None:
+        _, own = self._own
+        self._own = "", None
+        if own is not None:
+            own.close()
 
     def rebuild(
         self, *, device: str | None = None, embeddings: Embeddings | None = None, progress: Progress | None = None
@@ -230,9 +251,16 @@ class Engine:
         config = renewed(self._state().config)
         return resolve(dataclasses.replace(config, device=device) if device else config)
 
-    def _rebuild(self, pending: Pending, embeddings: Embeddings | None, progress: Progress | None) -> Self:
+    def _rebuild(
+        self,
+        pending: Pending,
+        embeddings: Embeddings | None,
+        progress: Progress | None,
+        *,
+        anew: EngineConfig | None = None,
+    ) -> Self:
         started = self._time()
-        with self._working(self._anew(pending.device), progress) as work:
+        with self._working(anew or self._anew(pending.device), progress) as work:
             held, act = acts.rebuild(self._held(), pending, embeddings, work, started=started)
         self._hand_over(held, act)
         return self
@@ -388,7 +416,7 @@ class Engine:
         custody.write_down(pending)
         try:
             yield
-        except (UsageError, DataError) as error:
+        except _OF_THE_PLACE as error:
             if pending.kind == "forget":  # it was a right request when it was made, and is owed: the place is wrong
                 raise _owed(error) from None
             custody.store.drop_pending(pending.id)  # the call itself is wrong
@@ -415,12 +443,10 @@ class Engine:
         for pending in todo:
             try:
                 self._do(pending, progress)
-            except EnvironmentMismatchError:
+            except (EnvironmentMismatchError, *_OF_THE_PLACE) as error:
                 if anew is None:
-                    raise
+                    raise _owed(error) from None
                 self._do(pending, progress, anew=anew)
-            except UsageError as error:
-                raise _owed(error) from None
         return len(todo)
 
     def _do(self, pending: Pending, progress: Progress | None, *, anew: EngineConfig | None = None) -> None:
@@ -429,7 +455,7 @@ class Engine:
         elif pending.kind == "add" and pending.rows is not None:
             self._add(pending, pending.rows, progress, anew=anew)
         else:
-            self._rebuild(pending, None, progress)
+            self._rebuild(pending, None, progress, anew=anew)
 
     def _held(self) -> Held:
         return Held(self._state(), self.wishes, self.titles)
@@ -445,13 +471,13 @@ class Engine:
         custody.record = dataclasses.replace(custody.record, policy=self.policy)
         try:
             done = custody.publish(self._snapshot(held), act, keep_old=keep_old, checked=True)
+            self._take(dataclasses.replace(held, state=done.state))
+            self._published = _Published(custody.store.path.resolve(), custody.store.version(), done.state)
         except BaseException as error:
             self._go_back(custody)
             if isinstance(error, UsageError):  # of the keys: the request itself is right, and is to be kept
                 raise StoreError(f"what was done could not be certified, and is to be done again: {error}") from None
             raise
-        self._take(dataclasses.replace(held, state=done.state))
-        self._published = _Published(custody.store.path.resolve(), custody.store.version(), done.state)
         self.certificate = done.certificate
         self._spent(started, done)
         return done
@@ -464,8 +490,10 @@ class Engine:
     def _go_back(self, custody: Custody) -> None:
         """Go on from what the store holds, when publishing failed: the old state or, if only the rest did, the new."""
         self._fitted = None  # nothing, if the store cannot be read either
+        mine = self.policy, self.titles
         with suppress(ReceraserError):
             custody.record = self._open(custody.store).record
+        self.policy, self.titles = mine  # of whoever calls: the request that is kept is done again with them
 
     # ------------------------------------------------------------------ recommend, evaluate
 
@@ -596,8 +624,7 @@ class Engine:
             )
 
     def _snapshot(self, held: Held) -> Snapshot:
-        titles = held.then(held.state, held.wishes).titles
-        return Snapshot(held.state, titles, self._key_check, self._public_key, wishes=held.wishes)
+        return Snapshot(held.state, held.known_titles, self._key_check, self._public_key, wishes=held.wishes)
 
     @classmethod
     def load(cls, folder: str | Path, *, key: bytes | None = PUBLIC_KEY, executor: Executor | None = None) -> Self:
@@ -665,16 +692,13 @@ class Engine:
             snapshot = engine._open(store)
             keyring = signing_for(snapshot.record, keyring)
             engine._custody = Custody(store, snapshot.record, keyring, keep_old=keep_old)
-            own = local_executor(engine.config) if executor is None else None
-            engine._executor = executor or own  # the second change finds its workers warm
             try:
                 if finish:
                     engine.finished = engine._finish(None)
                 yield engine
             finally:
-                engine._record, engine._custody, engine._executor = engine._custody.record, None, executor
-                if own is not None:
-                    own.close()
+                engine._record, engine._custody = engine._custody.record, None
+                engine._end_own()
 
     def export(self, folder: str | Path, *, to: str = "") -> None:
         """Write what a fresh fit needs to a new folder: rows (by pseudonyms), assignment, configuration, titles.
@@ -692,7 +716,7 @@ class Engine:
                 train=state.train,
                 valid=state.valid,
                 partition=state.partition,
-                titles=self._held().then(state, self.wishes).titles,
+                titles=self._held().known_titles,
                 key_check=self._key_check,
                 public_key=self._public_key,
                 environment=state.environment,
@@ -727,9 +751,14 @@ class Engine:
         return engine._fit(export.train, export.valid, given, None, progress)
 
 
-def _owed(error: ReceraserError) -> StoreError:
+def _owed(error: ReceraserError) -> ReceraserError:
     """Return what is raised for a request that is right and cannot be done in this place."""
-    return StoreError(f"a request is written down, and cannot be done here: {error}")
+    if isinstance(error, EnvironmentMismatchError):
+        return error
+    return StoreError(
+        f"a request is written down, and cannot be done here: {error}. The next command that changes the store tries "
+        "again; to do it on another device: receraser rebuild --device; to take it back: receraser pending withdraw"
+    )
 
 
 def _by_their_names(report: ForgetReport, outside: Mapping[str, str]) -> ForgetReport:

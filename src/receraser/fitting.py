@@ -133,7 +133,7 @@ class Fitting:
         except UsageError as error:  # no such device, or somebody's model cannot be imported: the request is right
             raise EnvironmentMismatchError(
                 f"what this store was computed with is not here: {error}. Do it where it was computed, or refit "
-                "everything with what is here: receraser rebuild, which takes --device too"
+                "everything on a device that is here: receraser rebuild --device"
             ) from None
         differing = sorted(key for key in {*expected, *found} if expected.get(key) != found.get(key))
         if differing:

@@ -132,6 +132,8 @@ class Work:
             made = state if dry_run else self._changed(state, change, path)
         else:
             with self._fitting(state.config.shards, partitions=False) as fitting:
+                if not dry_run:
+                    fitting.check_environment(state.environment)
                 change = joined(state, new, fitting.place(new, state.train, state.partition))
                 train = change.tables.train
                 summed = _has_sums(state) and _keeps_sums(state, train)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,24 +12,28 @@ import pytest
 from receraser import acts
 from receraser.acts import Held
 from receraser.config import EngineConfig
+from receraser.custody import Custody
 from receraser.engine import Engine
 from receraser.errors import EnvironmentMismatchError, StoreError, UsageError
 from receraser.fingerprint import of_bytes
 from receraser.fitting import Fitting
 from receraser.proof.keyring import Keyring
 from receraser.proof.signing import SigningKey
+from receraser.state import State
 from receraser.store.directory import DirectoryStore
 from receraser.store.encoding import encode_rows
 from receraser.store.history import History, waiting
 from receraser.store.pending import Pending
-from receraser.store.record import Record
+from receraser.store.record import Policy, Record
 from receraser.work import Work
 from tests.durability.scenes import (
     COMPUTED,
     HASHED,
     NEW,
+    TITLES,
     TRAIN,
     VALID,
+    Remembering,
     account,
     add,
     ask,
@@ -36,6 +41,8 @@ from tests.durability.scenes import (
     check_clean,
     copied,
     finish,
+    fit,
+    fit_driven,
     forget_and_keep,
     hand_over,
     keyring_of,
@@ -44,7 +51,7 @@ from tests.durability.scenes import (
     withdraw,
 )
 from tests.durability.traps import AFTER, BEFORE, Trap, in_a_child
-from tests.forgetting.engines import Breaking, every_byte, pseudonym, rows_of
+from tests.forgetting.engines import Breaking, Here, every_byte, pseudonym, rows_of
 
 
 def record(root: Path) -> Record:
@@ -137,10 +144,31 @@ def test_a_forget_that_cannot_be_done_here_is_owed_still(root: Path, monkeypatch
     check_clean(root)
 
 
+def test_what_goes_wrong_when_it_is_published(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine is not behind its store either: the next change would bring back what the ledger says is gone."""
+    take = Engine._take
+
+    def broken(self: Engine, held: Held) -> None:
+        monkeypatch.setattr(Engine, "_take", take)
+        raise MemoryError
+
+    with changing(root) as engine:
+        monkeypatch.setattr(Engine, "_take", broken)
+        with pytest.raises(MemoryError):
+            engine.forget(["u1"])
+        assert not engine.knows("u1")
+        assert engine.digest == Engine.load(root / "store").digest
+        engine.forget(["u2"])
+    assert not {"u1", "u2"} & {user for user, _ in TRAIN if Engine.load(root / "store").knows(user)}
+    check_clean(root)
+
+
 def test_a_rebuild_does_first_what_could_not_be_done_where_it_was(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the configuration of the rebuild, with its device: that of the store's may be what is missing."""
+    """By the configuration of the rebuild, with its device: that of the store may be what is missing."""
     ask(root)
     asked: list[EngineConfig] = []
+    made, anew = Work.__init__, Engine._anew
+    known: list[tuple[str, EngineConfig]] = []
 
     def elsewhere(self: Fitting, expected: object) -> None:
         raise EnvironmentMismatchError("computed elsewhere")
@@ -149,13 +177,122 @@ def test_a_rebuild_does_first_what_could_not_be_done_where_it_was(root: Path, mo
         asked.append(config)
         made(self, config, *more, **how)  # type: ignore[arg-type]
 
-    made = Work.__init__
+    def for_device(self: Engine, device: str) -> EngineConfig:
+        known.append((device, anew(self, device)))
+        return known[-1][1]
+
     monkeypatch.setattr(Fitting, "check_environment", elsewhere)
     monkeypatch.setattr(Work, "__init__", noted)
+    monkeypatch.setattr(Engine, "_anew", for_device)
     with changing(root, finish=False) as engine:
-        engine.rebuild(device="auto")
-    assert [one.device for one in asked] == ["cpu"] * 3, "as it was, anew, and the rebuild itself"
+        engine.rebuild(device="cpu")
+    assert [device for device, _ in known] == ["cpu", "cpu"]
+    assert len(asked) == 3, "as it was, anew, and the rebuild itself"
+    assert asked[1] is known[0][1]
     assert [one.action for one in History.of(store_of(root)).entries] == ["fit", "forget", "rebuild"]
+    check_clean(root)
+
+
+def test_a_rebuild_gets_past_a_policy_and_past_another_rebuild(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request whose turn it is to be done by a new partition, and a rebuild, both for a device that is not here."""
+    with changing(root, finish=False) as engine:
+        engine.policy = Policy(requests=1)
+        engine.rebuild()
+    ask(root)
+    with changing(root, finish=False) as engine:
+        assert engine._custody is not None
+        last = "f" * 32  # of requests of one second the id says which comes first
+        engine._custody.write_down(Pending("rebuild", engine._custody.time(), device="nonsense", id=last))
+    fit, before = Work.fit, []
+
+    def not_here(self: Work, *rows: object, **how: object) -> State:
+        before.append(self._config)
+        if len(before) == 1:
+            raise UsageError("device 'cuda' was asked for, but torch finds no CUDA device here")
+        return fit(self, *rows, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Work, "fit", not_here)
+    monkeypatch.setattr(Engine, "_due", lambda self: True)
+    with pytest.raises(StoreError, match=r"cannot be done here: device 'cuda' .* receraser rebuild --device"):
+        finish(root)
+    assert len(waiting(store_of(root))) == 2
+    before.clear()
+    with changing(root, finish=False) as engine:
+        engine.rebuild(device="cpu")
+    actions = [one.action for one in History.of(store_of(root)).entries]
+    assert actions == ["fit", "rebuild", "forget", "rebuild", "rebuild"]
+    assert not Engine.load(root / "store").knows("u1")
+    check_clean(root)
+
+
+def test_an_add_that_cannot_be_done_here_is_kept_whatever_the_partition(tmp_path: Path) -> None:
+    class Nowhere(Here):
+        def prepare(self, *_: object, **__: object) -> None:
+            raise UsageError("device 'cuda' was asked for, but torch finds no CUDA device here")
+
+    for number, fitted in enumerate((fit, fit_driven)):
+        root = tmp_path / str(number)
+        fitted(root)
+        with pytest.raises(EnvironmentMismatchError), changing(root, Nowhere()) as engine:
+            engine.add(rows_of(NEW))
+        assert [one.kind for one in waiting(store_of(root))] == ["add"]
+        finish(root)
+        assert Engine.load(root / "store").knows("u8")
+        check_clean(root)
+
+
+def test_what_a_rebuild_was_to_change_is_not_lost_when_it_cannot_be_published(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise StoreError("the disk is full")
+
+    with changing(root) as engine:
+        engine.policy = Policy(requests=7)
+        with monkeypatch.context() as patch:
+            patch.setattr(Custody, "publish", refused)
+            with pytest.raises(StoreError, match="the disk is full"):
+                engine.rebuild()
+        engine.forget(["u1"])
+    assert Engine.load(root / "store").policy == Policy(requests=7)
+    check_clean(root)
+
+
+def test_titles_wait_for_their_items(root: Path) -> None:
+    """Those of a catalogue may come before the rows do; only what was forgotten takes its title along."""
+    engine = Engine.load(root / "store", executor=COMPUTED)
+    engine.titles = {**TITLES, "new": "A new film"}
+    engine.add(rows_of([("u1", "i5")]))
+    engine.add(rows_of([("u9", "new")]))
+    assert engine.titles["new"] == "A new film"
+    engine.forget(items=["new"])
+    assert "new" not in engine.titles
+
+
+def test_an_open_store_keeps_its_workers(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Kept(Remembering):
+        def __init__(self) -> None:
+            super().__init__()
+            self.open = True
+
+        def close(self, *, kill: bool = False) -> None:
+            self.open = False
+
+    made: list[Kept] = []
+
+    def started(_: EngineConfig) -> Kept:
+        made.append(Kept())
+        return made[-1]
+
+    monkeypatch.setattr("receraser.engine.local_executor", started)
+    with Engine.changing(root / "store", keyring=keyring_of(root)) as engine:
+        engine.forget(["u1"])
+        engine.forget(["u2"])
+        assert [one.open for one in made] == [True], "the second change finds them warm"
+        elsewhere = engine._workers(dataclasses.replace(engine.config, device="cuda"))
+        assert elsewhere is made[1]
+        assert [one.open for one in made] == [False, True], "as many as serve a device: others are ended"
+    assert [one.open for one in made] == [False, False]
     check_clean(root)
 
 

@@ -56,7 +56,7 @@ class LocalExecutor:
         self._threads = threads
         self._workers: list[_Worker] = []
         self._environment: Mapping[str, object] = {}
-        self._lock = threading.RLock()  # whoever borrows it in another thread waits: a pipe is for one at a time
+        self._lock = threading.RLock()  # a pipe is for one at a time: whoever borrows it in another thread waits
         self._numbers = itertools.count()
 
     @property
@@ -118,9 +118,9 @@ class LocalExecutor:
             threading.Thread(target=_drive, args=(worker, share, todo, queue, results, failures, progress), daemon=True)
             for worker in workers
         ]
-        for thread in threads:
-            thread.start()
         try:
+            for thread in threads:
+                thread.start()
             for thread in threads:
                 while thread.is_alive() and not failures:
                     thread.join(0.1)

@@ -14,7 +14,6 @@ from receraser.reproduce.kept import Kept
 from receraser.reproduce.order import Order
 from receraser.reproduce.runner import Ran, run
 from receraser.reproduce.studies.registry import find_study
-from receraser.reproduce.studies.study import Findings
 
 __all__ = ["orders_of", "planned", "reproduce"]
 
@@ -100,7 +99,8 @@ def reproduce(orders: Sequence[Order], say: Say, *, pages: bool = True) -> tuple
             own = [dataclasses.replace(entry, cell=entry.cell.of_sets(sets)) for entry in entries[one.study]]
             found = findings(placed, own, kept, rows, device)
         earlier = document_path(one)
-        if one.report and earlier.exists() and _fewer(found, len(read_document(earlier)["cells"])):
+        lacks = one.report and (found is None or bool(found.missing))
+        if lacks and earlier.exists() and (found is None or len(found.found) < len(read_document(earlier)["cells"])):
             say(f"{one.name}: made of {earlier.name}, which has more than the cells in {one.cells}")
             files += rewrite(earlier)
         elif found is None:
@@ -123,8 +123,3 @@ def _say_of_the_split(data: Dataset, say: Say) -> None:
             "proportions. The paper's numbers, and the pages in benchmarks/results, are of other rows: they differ by "
             "chance (docs/reproduction.md says where the files are)"
         )
-
-
-def _fewer(found: Findings | None, cells: int) -> bool:
-    """Say whether cells are missing, and an earlier document has more of them."""
-    return found is None or (bool(found.missing) and len(found.found) < cells)

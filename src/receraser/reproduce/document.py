@@ -77,8 +77,10 @@ def findings_of(document: Document, out: Path) -> Findings:
 
 
 def write_document(path: Path, document: Document) -> None:
-    """Write it, one value a line: what a change of it changes can be read."""
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    """Write it, one value a line: what a change of it changes can be read. Whole, or not at all."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    part.replace(path)
 
 
 def read_document(path: Path) -> Document:
