@@ -61,8 +61,9 @@ class Held:
 def forget(held: Held, pending: Pending, work: Work, *, anew: bool, started: str) -> tuple[Held, Act, ForgetReport]:
     """Do a request; with `anew` by a new partition and from nothing."""
     state, request = held.state, pending.request
-    planned = plan(request, state.train, state.valid, state.partition)
-    report = work.forget_report(state, planned, anew=anew)
+    with work.planning():
+        planned = plan(request, state.train, state.valid, state.partition)
+        report = work.forget_report(state, planned, anew=anew)
     made = work.forget(state, planned, report)
     hidden = _of_the_known(Interactions.from_pairs(request.interactions if pending.hide else ()), made)
     wishes = Interactions.union([held.wishes.take(~request.cells(held.wishes)), hidden])

@@ -198,7 +198,7 @@ class Fitting:
             tasks = [
                 self._submodel_task(shard, own, was.get(shard.id)) for shard, own in zip(shards, sums, strict=True)
             ]
-        with _meanwhile(beside):
+        with _meanwhile(beside, self._spend):
             results = self._run("submodels", tasks)
         fitted = []
         for shard, task, result, own in zip(shards, tasks, results, sums, strict=True):
@@ -293,12 +293,12 @@ class Fitting:
         fitted = {one.shard.id: one for one in self.submodels(affected, superseded, beside=() if merges else beside)}
         shards = [fitted.get(one.shard.id, one) for one in state.shards]
         earlier = None if path == REFIT else (state.aggregate, change.affected)
-        with _meanwhile(beside if merges else ()):
+        with _meanwhile(beside if merges else (), self._spend):
             rows = (Interactions.empty(), None) if merges else change.tables[:2]
             aggregate = self.aggregate(shards, *rows, earlier)
-        train, valid, partition = change.tables
-        made = self._state(train, valid, partition, shards, aggregate, inherited=True)
-        return made.keeping(state)
+        with self._timed("partition"):
+            train, valid, partition = change.tables
+            return self._state(train, valid, partition, shards, aggregate, inherited=True).keeping(state)
 
     def _state(
         self,
@@ -332,14 +332,20 @@ class Fitting:
     def _timed(self, stage: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
+        self._spend(time.perf_counter() - started, stage)
+
+    def _spend(self, seconds: float, stage: str = "partition") -> None:
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
 
 @contextmanager
-def _meanwhile(todo: Sequence[Callable[[], object]]) -> Iterator[None]:
+def _meanwhile(
+    todo: Sequence[Callable[[], object]], waited: Callable[[float], object] = lambda _: None
+) -> Iterator[None]:
     """Do something in a thread of its own while something else waits for workers; it is done when that is.
 
-    An error of it is raised when the other has ended well; where the other fails, what was not begun is left.
+    An error of it is raised when the other has ended well; where the other fails, what was not begun is left. `waited`
+    is told how long it took beyond the other.
     """
     failures: list[BaseException] = []
     in_vain = threading.Event()
@@ -361,8 +367,10 @@ def _meanwhile(todo: Sequence[Callable[[], object]]) -> Iterator[None]:
         in_vain.set()
         raise
     finally:
+        started = time.perf_counter()
         if todo:
             thread.join()
+            waited(time.perf_counter() - started)
     if failures:
         raise failures[0]
 

@@ -6,6 +6,7 @@ Users go by pseudonyms. `engine` knows whom they stand for and what becomes of t
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -68,7 +69,17 @@ class Work:
         with made as fitting:
             yield fitting
         for stage, seconds in fitting.seconds.items():
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+            self._spend(stage, seconds)
+
+    def _spend(self, stage: str, seconds: float) -> None:
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+    @contextmanager
+    def planning(self) -> Iterator[None]:
+        """Take the time of what is done before anything is fitted: which rows go, and from which shards."""
+        started = time.perf_counter()
+        yield
+        self._spend("partition", time.perf_counter() - started)
 
     def fit(
         self,
