@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from receraser.reproduce import paper
+from receraser.reproduce.order import STUDIES
 from tests.tools import tool
 
 SOURCE = Path(__file__).parents[2].parent / "shared" / "recommendation-unlearning.tex"
@@ -94,7 +95,9 @@ def test_the_docs_have_the_numbers_of_the_results() -> None:
     )
     assert "| BPR | RecEraser | 0." in docs.tables()
     assert re.search(r"\| BPR \| one user \| [\d.]+ s \| 0\.", docs.past())
-    assert re.search(r"\| WMF \| 30 % of the users, in steps \| \d\d \|", docs.past())
+    assert re.search(r"\| WMF \| 30 % of the users, in steps \| \d\d → \d\d \|", docs.past())
+    assert all(f"[ml-1m: {study}]" in docs.standing() for study in STUDIES)
+    assert re.search(r"\| ml-1m \| WMF \| \+\d\d %, \+\d\d % \| \+\d+ %", docs.leads())
 
 
 @pytest.mark.parametrize(
