@@ -1,5 +1,5 @@
 # make demo    the whole story on built-in data
-# make test    the tests
+# make test    the tests; with COVER=--cov what they cover, which takes half as long again
 # make check   format, lint, types
 # make bench   speed beside the peers, on the data in DATA (a folder that holds ml-1m); an hour and more
 # Each sets up .venv by itself when it has to.
@@ -12,7 +12,7 @@ demo: $(READY)
 	.venv/bin/receraser demo
 
 test: $(READY)
-	.venv/bin/python -m pytest -n auto --dist worksteal --cov
+	.venv/bin/python -m pytest -n auto --dist worksteal $(COVER)
 
 check: $(READY)
 	.venv/bin/ruff format --check .
@@ -28,9 +28,10 @@ format: $(READY)
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-# The page of the command line, from the commands' own help.
+# The page of the command line, from the commands' own help; the tables of the reproduction, from its results.
 docs: $(READY)
 	.venv/bin/python tools/cli_docs.py
+	.venv/bin/python tools/paper_docs.py
 
 # What the lock file pins: everything but torch, which is never resolved together with the rest.
 lock: $(READY)
