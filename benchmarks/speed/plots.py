@@ -19,27 +19,22 @@ BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#555555"  # told a
 
 def many(found: Any, out: Path) -> None:
     """Draw the seconds of a batch against its size; writes speed-many.png and speed-many.svg."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
+    from receraser.reproduce.picture import label_below, plain_logarithm, saved, titled
 
     whole = statistics.median(found["retrain"])
-    with plt.rc_context(
-        {"font.size": 12, "svg.hashsalt": "receraser", "axes.spines.top": False, "axes.spines.right": False}
-    ):
-        figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
         for what, colour, marker in (("users", BLUE, "o"), ("items", ORANGE, "s"), ("categories", GREEN, "^")):
             points = [(one["m"], one["seconds"]) for one in found["points"] if one["what"] == what]
-            axes.plot(*zip(*points, strict=True), color=colour, marker=marker, label=f"forget m {what} at once")
-        axes.axhline(whole, color=GREY, linestyle="--")
-        axes.annotate(f"full fit of WMF, {whole:.2f} s", (60, whole), (0, 6), textcoords="offset points", color=GREY)
-        axes.set(xscale="log", xlabel="m", ylabel="seconds, request to published store", ylim=(0, None))
-        axes.set_title("ML-1M, spectral, 32 shards:\na few users at once are cheaper than a full fit")
-        axes.legend(frameon=False)
-        for kind in ("png", "svg"):
-            figure.savefig(out / f"speed-many.{kind}", dpi=150, metadata={"Date": None} if kind == "svg" else None)
-        plt.close(figure)
+            axes.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=8, label=what)
+        axes.axhline(whole, color=GREY, linestyle="--", label=f"a full fit of WMF, {whole:.2f} s")
+        axes.set(xlabel="forgotten at once", ylabel="seconds to the published store", ylim=(0, None))
+        plain_logarithm(axes, "x")
+        titled(figure, "ML-1M, spectral, 32 shards: a few users at once are cheaper than a full fit")
+        label_below(figure)
+
+    saved(out / "speed-many", (9.0, 5.4), draw)
 
 
 def limits(rows: Sequence[Row], out: Path) -> None:
