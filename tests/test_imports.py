@@ -36,6 +36,7 @@ LAYERS: list[list[str]] = [
     ["changes", "serving", "store"],
     ["fitting", "custody"],
     ["handing", "work"],
+    ["acts"],
     ["engine", "verify"],
     ["residue", "tuning", "reproduce"],
     ["cli"],

@@ -124,7 +124,10 @@ class Work:
     def forget(self, state: State, planned: Plan, report: ForgetReport) -> State:
         """Return the state without the rows of a plan; the very same one where nothing goes."""
         change, self._planned = self._without(state, planned), None
-        return self._changed(state, change, report.path) if planned.shards else state
+        if planned.shards:
+            return self._changed(state, change, report.path)
+        self.seconds.clear()  # nothing was to be done: nothing took any time
+        return state
 
     def _without(self, state: State, planned: Plan) -> Change:
         if self._planned is None or self._planned[0] is not planned:

@@ -394,7 +394,7 @@ def changed(store: Path, worker: LocalExecutor, change: Callable[[Engine], objec
 def test_a_module_that_is_gone_is_asked_for(folder: Path, unchecked: list[str]) -> None:
     engine = Engine.from_config(config("mine:Model"), executor=Here()).fit(WORLD.train)
     (folder / "mine.py").unlink()
-    with pytest.raises(UsageError, match=r"there is no module 'mine'.*PYTHONPATH"):
+    with pytest.raises(EnvironmentMismatchError, match=r"is not here: there is no module 'mine'.*PYTHONPATH"):
         engine.forget(users=["u03"])
     assert engine.knows("u03")
 
