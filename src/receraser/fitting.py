@@ -132,8 +132,8 @@ class Fitting:
             found = self.environment
         except UsageError as error:  # no such device, or somebody's model cannot be imported: the request is right
             raise EnvironmentMismatchError(
-                f"what this store was computed with is not here: {error}. Do it where it was computed; or if a device is "
-                "what is missing, refit everything on one that is here: receraser rebuild --device"
+                f"what this store was computed with is not here: {error}. Do it where it was computed; or if it is a "
+                "device, refit everything on one that is here: receraser rebuild --device"
             ) from None
         differing = sorted(key for key in {*expected, *found} if expected.get(key) != found.get(key))
         if differing:
