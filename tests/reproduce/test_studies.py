@@ -109,6 +109,8 @@ def test_a_report_where_there_are_no_cells(out: Path, tmp_path: Path, no_picture
     assert [file.name for file in files] == [f"{name}.json", f"{name}.md"]
     assert files[1].read_text() == (out / f"{name}.md").read_text()
     assert told == [f"{name}: made of {name}.json, which has more than the cells in {tmp_path / 'cells'}"]
+    with pytest.raises(DataError, match=rf"no figure2-{WORLD}-bpr.json \(there is {name}.json: name its models with"):
+        reproduce([dataclasses.replace(asked, models=("bpr",))], told.append)
     here, rows = Kept(out / "cells"), load(None, WORLD).digest
     entries = find_study("figure2").entries(asked)
     for entry in entries[:2]:

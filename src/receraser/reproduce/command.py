@@ -104,10 +104,12 @@ def reproduce(orders: Sequence[Order], say: Say, *, pages: bool = True) -> tuple
             say(f"{one.name}: made of {earlier.name}, which has more than the cells in {one.cells}")
             files += rewrite(earlier)
         elif found is None:
+            others = ", ".join(path.name for path in sorted(one.out.glob(f"{one.study}-{one.dataset}*.json")))
+            there = f" (there is {others}: name its models with --models)" if others else ""
             raise DataError(
                 f"there are no cells of {one.dataset}, or those of several data sets of that name, and no "
-                f"{earlier.name}; compute some (the same command without --report), or say with --data which rows are "
-                "meant",
+                f"{earlier.name}{there}; compute some (the same command without --report), or say with --data which "
+                "rows are meant",
                 path=str(one.cells),
             )
         else:
