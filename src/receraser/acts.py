@@ -70,18 +70,12 @@ def forget(held: Held, pending: Pending, work: Work, *, anew: bool, started: str
     removed_valid = Interactions.empty()
     if state.valid is not None and planned.valid_rows is not None:
         removed_valid = state.valid.take(planned.valid_rows)
-    act = Act(
-        "forget",
-        state,
+    act = dataclasses.replace(
+        _act("forget", held, pending, report, started),
         request=request,
         unknown=planned.unknown,
         removed=state.train.take(np.flatnonzero(planned.train_rows)),
         removed_valid=removed_valid,
-        retrained=report.shards_retrained,
-        path=report.path,
-        started=started,
-        pending=pending,
-        anew=report.path == REBUILD,
         hides=len(hidden) > 0,
     )
     after = held.then(made, wishes)
@@ -94,16 +88,7 @@ def add(
     """Take rows in; with `anew` by a new partition and from nothing."""
     new = rows.without(held.state.train)
     made, report = work.add(held.state, rows, anew=anew)
-    act = Act(
-        "add",
-        held.state,
-        added=new,
-        retrained=report.shards_retrained,
-        path=report.path,
-        started=started,
-        pending=pending,
-        anew=report.path == REBUILD,
-    )
+    act = dataclasses.replace(_act("add", held, pending, report, started), added=new)
     return held.then(made, held.wishes.without(new)), act, report  # whoever has an item again does not mind it any more
 
 
@@ -115,6 +100,19 @@ def rebuild(
     everything = tuple(range(len(made.shards)))
     act = Act("rebuild", held.state, retrained=everything, path=REBUILD, started=started, pending=pending, anew=True)
     return held.then(made, held.wishes), act
+
+
+def _act(action: str, held: Held, pending: Pending, report: ForgetReport | AddReport, started: str) -> Act:
+    """Return the account of a change by what its report says; what it was about is put in by whoever calls."""
+    return Act(
+        action,
+        held.state,
+        retrained=report.shards_retrained,
+        path=report.path,
+        started=started,
+        pending=pending,
+        anew=report.path == REBUILD,
+    )
 
 
 def _of_the_known(wishes: Interactions, state: State) -> Interactions:
