@@ -490,10 +490,10 @@ class Engine:
     def _go_back(self, custody: Custody) -> None:
         """Go on from what the store holds, when publishing failed: the old state or, if only the rest did, the new."""
         self._fitted = None  # nothing, if the store cannot be read either
-        mine = self.policy, self.titles
+        policy = self.policy
         with suppress(ReceraserError):
             custody.record = self._open(custody.store).record
-        self.policy, self.titles = mine  # of whoever calls: the request that is kept is done again with them
+        self.policy = policy  # of whoever calls: the request that is kept is done again with it
 
     # ------------------------------------------------------------------ recommend, evaluate
 

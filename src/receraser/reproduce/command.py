@@ -71,11 +71,12 @@ def reproduce(orders: Sequence[Order], say: Say, *, pages: bool = True) -> tuple
     entries = {one.study: find_study(one.study).entries(one) for one in orders}
     cells = [entry.cell for some in entries.values() for entry in some]
     kept = Kept(order.cells)
-    device, rows, sets = order.device, None, None
+    device, ran = order.device, Ran()
+    rows: str | None
+    sets: str | None
     if order.report and order.data is None:
         rows, sets = kept.rows_of(order.dataset), kept.sets_of(order.dataset)
-    ran = Ran()
-    if (rows is None or sets is None) and not (order.report and order.data is None):
+    else:
         data = load(order.data, order.dataset)
         rows = data.digest
         sets = sets_digest(data) if any(cell.takes_sets for cell in cells) else ""
