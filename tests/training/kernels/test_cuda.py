@@ -13,18 +13,24 @@ from receraser.models.wmf import WMF
 from receraser.training.kernels import cuda, plain
 from receraser.training.sparse import gather
 from tests.contracts.worlds import bits, checkerboard
+from tests.training.kernels import interpreter
 from tests.training.kernels.test_cpu import equations
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+by_kernels = pytest.mark.skipif(
+    not (torch.cuda.is_available() or interpreter.HERE),
+    reason="there is no CUDA device here, and not Triton's interpreter: make kernels",
+)
 
 
 def there(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array)).to("cuda")
+    return torch.tensor(array, device="cuda" if torch.cuda.is_available() else "cpu")  # a copy
 
 
+@by_kernels
 @pytest.mark.parametrize("dim", [1, 5, 16, 33, 64])
 def test_sparse_times_dense_against_the_plain_version(dim: int) -> None:
-    e = equations(dim, n_rows=300)
+    e = equations(dim, n_rows=300 if torch.cuda.is_available() else 20)
     values = np.random.default_rng(1).normal(size=len(e.indices)).astype(np.float32)
     slow = np.empty((len(e.indptr) - 1, dim), dtype=np.float32)
     plain.csr_times_dense(e.indptr, e.indices, values, e.others, slow)
@@ -35,10 +41,11 @@ def test_sparse_times_dense_against_the_plain_version(dim: int) -> None:
     assert all(torch.equal(cuda.csr_times_dense(*arguments), fast) for _ in range(3))
 
 
+@by_kernels
 @pytest.mark.parametrize("dim", [16, 32, 64])
 @pytest.mark.parametrize("n_steps", [0, 2, 60])
 def test_conjugate_gradients_against_the_plain_version(dim: int, n_steps: int) -> None:
-    e = equations(dim, n_rows=300)
+    e = equations(dim, n_rows=300 if torch.cuda.is_available() else 20)
     slow = e.start.copy()
     plain.solve_cg(**e.for_cg, n_steps=n_steps, solution=slow)
     arguments: dict[str, Any] = {name: there(one) for name, one in e.for_cg.items()}
@@ -51,6 +58,7 @@ def test_conjugate_gradients_against_the_plain_version(dim: int, n_steps: int) -
     assert all(torch.equal(one, found[0]) for one in found)
 
 
+@on_a_gpu
 def test_gradients_of_looked_up_rows() -> None:
     rng = np.random.default_rng(1)
     index = rng.integers(50, size=3000)
@@ -67,6 +75,7 @@ def test_gradients_of_looked_up_rows() -> None:
     assert torch.equal(results[0], results[2])
 
 
+@on_a_gpu
 @pytest.mark.parametrize(
     "make",
     [

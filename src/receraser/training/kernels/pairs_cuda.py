@@ -167,9 +167,9 @@ def _kernels() -> SimpleNamespace:  # noqa: C901 - one after the other, they hav
         tl.store(table + at, x - step * (mean / (tl.sqrt_rn(square) + 1e-8)), mask=there)
         tl.store(counts + row, count * 0, mask=row < n)
 
-    return SimpleNamespace(
-        places=places, lacking=lacking, gradients=gradients, settle=settle, adagrad=adagrad, adam=adam
-    )
+    shared = {"draw": draw, "one_lacking": one_lacking}
+    moves = {"settle": settle, "adagrad": adagrad, "adam": adam}
+    return SimpleNamespace(places=places, lacking=lacking, gradients=gradients, **moves, **shared)
 
 
 def device_keys(keys: Keys, device: torch.device) -> torch.Tensor:
