@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +9,7 @@ from receraser import seeds
 from receraser.data.ids import IdMap
 from receraser.training import kernels
 from receraser.training.normals import normal_for
+from tests.training.kernels.missing import forget_numba
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1, max_size=300)
 
@@ -45,8 +44,8 @@ def test_the_number_of_threads_changes_nothing() -> None:
 def test_without_numba_the_same_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = IdMap(["a", "b", "c"])
     expected = normal_for(ids, 5, 3)
-    monkeypatch.setitem(sys.modules, "receraser.training.kernels.draws_cpu", None)
-    monkeypatch.delattr(kernels, "draws_cpu", raising=False)
+    forget_numba(monkeypatch)
+    assert kernels.draws_on_cpu() is None
     assert np.array_equal(normal_for(ids, 5, 3), expected)
 
 

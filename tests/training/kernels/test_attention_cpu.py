@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -17,6 +16,7 @@ from receraser.aggregation.network import Dense, side_of
 from receraser.data.ids import IdMap
 from receraser.training import kernels
 from receraser.training.kernels import attention_cpu
+from tests.training.kernels.missing import forget_numba
 
 FindKernels = Callable[[], ModuleType | None]
 BESIDE_BLAS = [kernels.attention_on_cpu, kernels.non_sampling_on_cpu]
@@ -24,9 +24,8 @@ BESIDE_BLAS = [kernels.attention_on_cpu, kernels.non_sampling_on_cpu]
 
 @pytest.mark.parametrize("found", BESIDE_BLAS)
 def test_without_numba_there_are_none(found: FindKernels, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = found()
-    assert module is not None
-    monkeypatch.setitem(sys.modules, module.__name__, None)
+    assert found() is not None
+    forget_numba(monkeypatch)
     assert found() is None
 
 

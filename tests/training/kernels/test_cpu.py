@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from receraser.errors import EnvironmentMismatchError
 from receraser.training import kernels
-from receraser.training.kernels import cpu, plain
+from receraser.training.kernels import cpu, pairs_plain, plain
 from tests.contracts.worlds import random_rows
+from tests.training.kernels.missing import break_numba, forget_numba
 
 
 @dataclass(frozen=True)
@@ -229,9 +230,21 @@ def test_no_rows_at_all() -> None:
 
 def test_the_plain_kernels_stand_in_where_numba_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernels.on_cpu() is cpu
-    monkeypatch.delattr(kernels, "cpu")
-    monkeypatch.setitem(sys.modules, "receraser.training.kernels.cpu", None)
+    assert kernels.compiles()
+    forget_numba(monkeypatch)
     assert kernels.on_cpu() is plain
+    assert kernels.pairs_on_cpu() is pairs_plain
+    assert not kernels.compiles()
+    kernels.use_threads(1)
+    assert kernels.threads() == 1
+
+
+def test_a_numba_that_is_broken_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be a hundred times as slow otherwise, without a word."""
+    break_numba(monkeypatch, "Numba needs NumPy 2.4 or less. Got NumPy 9.9.")
+    for find in (kernels.on_cpu, kernels.compiles, kernels.pairs_on_cpu, kernels.draws_on_cpu, kernels.threads):
+        with pytest.raises(EnvironmentMismatchError, match=r"cannot be used here \(Numba needs NumPy 2.4 or less"):
+            find()
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 5])

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 
+from receraser.errors import EnvironmentMismatchError
+
 __all__ = [
     "attention_on_cpu",
     "compiles",
@@ -30,29 +32,17 @@ _threads = 1
 
 def on_cpu() -> ModuleType:
     """Return the CPU kernels: numba's, or the plain ones where numba is not installed."""
-    try:
-        from receraser.training.kernels import cpu
-    except ImportError:
-        from receraser.training.kernels import plain
-
-        return plain
-    return cpu
+    return _compiled("cpu") or import_module(f"{__name__}.plain")
 
 
 def compiles() -> bool:
     """Say whether the CPU kernels are compiled here."""
-    return not on_cpu().__name__.endswith(".plain")
+    return _compiled("cpu") is not None
 
 
 def pairs_on_cpu() -> ModuleType:
     """Return the CPU kernels of the pairwise loss: numba's, or the plain ones where numba is not installed."""
-    try:
-        from receraser.training.kernels import pairs_cpu
-    except ImportError:
-        from receraser.training.kernels import pairs_plain
-
-        return pairs_plain
-    return pairs_cpu
+    return _compiled("pairs_cpu") or import_module(f"{__name__}.pairs_plain")
 
 
 def attention_on_cpu() -> ModuleType | None:
@@ -65,48 +55,56 @@ def non_sampling_on_cpu() -> ModuleType | None:
     return _beside_blas("non_sampling_cpu")
 
 
+def draws_on_cpu() -> ModuleType | None:
+    """Return the CPU kernels that draw numbers for ids; None where numba is not installed: `seeds` draws the same."""
+    return _compiled("draws_cpu")
+
+
+def use_threads(n: int) -> None:
+    """Let the CPU kernels use so many threads from now on, as far as the process may; the bits stay the same."""
+    global _threads
+    numba = _found("numba")
+    if numba is None:
+        _threads = max(1, min(n, len(os.sched_getaffinity(0))))
+    else:
+        numba.set_num_threads(max(1, min(n, int(numba.config.NUMBA_NUM_THREADS))))
+
+
+def threads() -> int:
+    """Return how many threads may compute side by side here."""
+    numba = _found("numba")
+    return _threads if numba is None else int(numba.get_num_threads())
+
+
 def _beside_blas(name: str) -> ModuleType | None:
     """Return kernels that call BLAS from threads of their own, or None.
 
     There are none where numba is not installed, or BLAS has not been told to use one thread, as it is in workers: the
     kernels use all threads there are, and BLAS's own would come on top.
     """
-    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
-        return None
+    return _compiled(name) if os.environ.get("OPENBLAS_NUM_THREADS") == "1" else None
+
+
+def _compiled(name: str) -> ModuleType | None:
+    """Return the kernels of a module that numba compiles; None where it is not installed."""
+    return _found(f"{__name__}.{name}")
+
+
+def _found(name: str) -> ModuleType | None:
+    """Import what needs numba; None where that is not installed.
+
+    One that is installed but broken is told. Without it everything takes a hundred times as long, and nobody would
+    know why.
+    """
     try:
-        return import_module(f"{__name__}.{name}")
-    except ImportError:
-        return None
-
-
-def draws_on_cpu() -> ModuleType | None:
-    """Return the CPU kernels that draw numbers for ids; None where numba is not installed: `seeds` draws the same."""
-    try:
-        from receraser.training.kernels import draws_cpu
-    except ImportError:
-        return None
-    return draws_cpu
-
-
-def use_threads(n: int) -> None:
-    """Let the CPU kernels use so many threads from now on, as far as the process may; the bits stay the same."""
-    global _threads
-    try:
-        import numba
-    except ImportError:
-        _threads = max(1, min(n, len(os.sched_getaffinity(0))))
-        return
-    most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-    numba.set_num_threads(max(1, min(n, most)))
-
-
-def threads() -> int:
-    """Return how many threads may compute side by side here."""
-    try:
-        import numba
-    except ImportError:
-        return _threads
-    return int(numba.get_num_threads())
+        return import_module(name)
+    except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "numba":
+            return None
+        raise EnvironmentMismatchError(
+            f"numba is installed but cannot be used here ({error}): install a version that suits the others, or "
+            "uninstall it, and everything is computed without it, slowly"
+        ) from error
 
 
 @contextmanager
