@@ -26,6 +26,7 @@ from tests.contracts.worlds import edges, random_rows
 
 CPU = torch.device("cpu")
 ROWS = random_rows(60, 40, 0.2, seed=1)
+MANY = random_rows(300, 3000, 0.01, seed=3)  # items: so many that who has which is looked up in a smaller table first
 WEIGHTS = (np.arange(len(ROWS)) % 5 > 0).astype(np.float32)
 Tables = tuple[torch.Tensor, torch.Tensor]
 
@@ -116,14 +117,17 @@ def test_the_steps_are_those_of_the_loss(rule: Rule, layers: int, rows: Interact
 
 
 @pytest.mark.parametrize(("rule", "layers"), RULES)
-def test_the_kernels_against_plain_ones(rule: Rule, layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    fast = trained(ROWS, rule, layers=layers)
+@pytest.mark.parametrize("rows", [ROWS, MANY], ids=["few items", "many items"])
+def test_the_kernels_against_plain_ones(
+    rows: Interactions, rule: Rule, layers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fast = trained(rows, rule, layers=layers)
 
     def plain() -> ModuleType:
         return pairs_plain
 
     monkeypatch.setattr(pairs, "pairs_on_cpu", plain)
-    for one, other in zip(fast, trained(ROWS, rule, layers=layers), strict=True):
+    for one, other in zip(fast, trained(rows, rule, layers=layers), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-5)
 
 
@@ -149,7 +153,9 @@ def test_the_bits_do_not_depend_on_how_items_are_shared_out(n_owners: int) -> No
         rows = np.arange(0, len(ROWS), 2, dtype=np.int32)
         users, items = ROWS.user_index.astype(np.int32), ROWS.item_index.astype(np.int32)
         keys = np.array([5, 6], dtype=np.uint64)
-        pairs_cpu.gradients(rows, keys, users, items, held.everything, held.words, p, q, owners, *out, *counts)
+        pairs_cpu.gradients(
+            rows, keys, users, items, held.everything, held.near, held.words, p, q, owners, *out, *counts
+        )
         assert counts[0].sum() * 2 == counts[1].sum() == 2 * len(rows)
         found.append(out)
     for one, other in zip(*found, strict=True):
@@ -174,6 +180,25 @@ def test_who_has_what() -> None:
     for user, item in np.ndindex(*dense.shape):
         assert (int(held.words[user, item >> 5]) >> (item & 31)) & 1 == dense[user, item]
     assert Held(edges()["a user has everything"]).everything.tolist() == [True, False]
+
+
+def test_what_is_not_near_is_lacked() -> None:
+    held = Held(MANY)
+    assert held.near.shape == (len(MANY.users), 8), "64 bytes of each user"
+    assert Held(ROWS).near.shape == (len(ROWS.users), 0), "few items need none"
+    assert Held(Interactions.empty()).near.shape == (0, 0)
+    shift = pairs_cpu._shift(held.near)
+    number = (np.arange(held.n_items, dtype=np.uint64) * np.uint64(seeds.GOLDEN)) >> np.uint64(shift)
+    assert number.max() == 64 * 8 - 1
+    near = (held.near[:, (number >> np.uint64(6)).astype(np.int64)] >> (number & np.uint64(63))) & np.uint64(1)
+    there = MANY.matrix().toarray() > 0
+    assert near[there].all()
+    assert near[~there].mean() < 0.1, "most of what is lacked is known at once"
+
+
+@pytest.mark.parametrize(("columns", "shift"), [(0, 0), (1, 58), (2, 57), (8, 55), (64, 52)])
+def test_a_hash_is_shifted_to_the_number_of_a_bit(columns: int, shift: int) -> None:
+    assert pairs_cpu._shift(np.zeros((3, columns), dtype=np.uint64)) == shift
 
 
 def test_no_number_is_noticed() -> None:
@@ -384,7 +409,7 @@ def triples_of(module: ModuleType, places: NDArray[np.int64], keys: list[int]) -
     n = len(ROWS) + 7
     out = [np.full(n, -7), np.full(n, -7), np.full((n, len(keys)), -7), np.full(n, -7, dtype=np.float32)]
     rows = (ROWS.user_index.astype(np.int64), ROWS.item_index.astype(np.int64), WEIGHTS)
-    module.triples(np.array(keys, dtype=np.uint64), *rows, held.words, held.n_items, places, *out)
+    module.triples(np.array(keys, dtype=np.uint64), *rows, held.near, held.words, held.n_items, places, *out)
     return out
 
 

@@ -19,6 +19,7 @@ from receraser.training.kernels import pairs_on_cpu
 __all__ = ["Held", "Triples", "UserBatches", "UserRows", "UserTables", "UserTriples", "draw_keys", "shuffled"]
 
 MOST_BYTES = 8 * 2**30  # of the table of bits
+_LEAST_NEAR = 512  # bits of a user: a line of memory
 MOST_CELLS = 2**27  # of a batch of users by all items: half a gigabyte, a few times
 MOST_SLOTS = 2**21  # of a batch of rows: with vectors of 64 numbers as much
 CELLS_FOR_A_SLOT = 16  # what a slot of `UserRows` costs more than a cell of `UserTables`, roughly
@@ -47,6 +48,16 @@ class Held:
 
     A bit for every pair of a user and an item is not much: 2.5 MB for MovieLens 1M, 150 MB for Yelp2018. For very many
     of both it is; shards of users have fewer.
+
+    A table that large is in no cache: every look waits for memory. `near` has a few bits for each user instead, in
+    which items fall by a hash. Where the bit of an item is not set, its user lacks it; where it is, the large table
+    knows. It has no column where it would not be much smaller, or items are few.
+
+    Examples
+    --------
+    >>> held = Held(Interactions.from_pairs([("u", "a"), ("u", "c"), ("v", "b")]))
+    >>> [f"{word:03b}" for word in held.words[:, 0]], held.near.shape
+    (['101', '010'], (2, 0))
     """
 
     def __init__(self, rows: Interactions) -> None:
@@ -66,6 +77,19 @@ class Held:
         if len(first):
             self.words.reshape(-1)[word] = np.bitwise_or.reduceat(bits, first)
         self.everything = np.diff(rows.indptr) == self.n_items  # who has every item
+        self.near = _near(users, items, len(rows.users), self.n_items)
+
+
+def _near(users: NDArray[np.int64], items: NDArray[np.int64], n_users: int, n_items: int) -> NDArray[np.uint64]:
+    """Return 64 bits a column, of each user: those of their items, eight times as many as they have in the mean."""
+    bits = max(_LEAST_NEAR, 1 << (8 * len(users) // max(n_users, 1)).bit_length())
+    if 4 * bits > n_items:
+        return np.zeros((n_users, 0), dtype=np.uint64)
+    number = (items.astype(np.uint64) * np.uint64(seeds.GOLDEN)) >> np.uint64(64 - bits.bit_length() + 1)
+    found = np.zeros(n_users * (bits // 64), dtype=np.uint64)
+    place = users * (bits // 64) + (number >> np.uint64(6)).astype(np.int64)
+    np.bitwise_or.at(found, place, np.left_shift(np.uint64(1), number & np.uint64(63)))
+    return found.reshape(n_users, -1)
 
 
 class Triples:
@@ -83,6 +107,7 @@ class Triples:
         self._seed = seed
         held = Held(rows)
         self._words = torch.from_numpy(held.words.view(np.int32)).to(device)
+        self._near = held.near
         self._n_items = held.n_items
         self._user = torch.from_numpy(rows.user_index.astype("int64")).to(device)
         self._item = torch.from_numpy(rows.item_index.astype("int64")).to(device)
@@ -101,7 +126,7 @@ class Triples:
             words = self._words.numpy().view(np.uint32)
             rows = (one.numpy() for one in (self._user, self._item, self._weight))
             filled = (one.numpy() for one in (self.user, self.item, self.negatives, self.weight))
-            pairs_on_cpu().triples(keys, *rows, words, self._n_items, place.numpy(), *filled)
+            pairs_on_cpu().triples(keys, *rows, self._near, words, self._n_items, place.numpy(), *filled)
             return
         from receraser.training.kernels import pairs_cuda
 
@@ -294,6 +319,7 @@ class UserTables(_FixedUsers):
     def __init__(self, rows: Interactions, *, batch_size: int, seed: int, device: torch.device) -> None:
         super().__init__(rows, batch_size, seed, device)
         held = Held(rows)
+        self._near = held.near
         self._n_items = held.n_items
         self._words = torch.from_numpy(held.words.view(np.int32)).to(device)
         self._bits = torch.arange(32, dtype=torch.int32, device=device)

@@ -118,10 +118,11 @@ class OnCPU:
         self._rule = rule
         self._propagate = propagate
         self._tables = parameters
-        self._gradients = tuple(torch.zeros_like(one) for one in parameters)
-        self._counts = tuple(np.zeros(len(one), dtype=np.int32) for one in parameters)
         n_moments = 1 if rule.optimizer == ADAGRAD else 2
         self._moments = tuple([np.zeros(one.shape, dtype=np.float32) for _ in range(n_moments)] for one in parameters)
+        summed = () if propagate is None else parameters  # Adagrad's steps need no table of gradients
+        self._gradients = tuple(torch.zeros_like(one) for one in summed)
+        self._counts = tuple(np.zeros(len(one), dtype=np.int32) for one in summed)
         self._steps_taken = 0
 
     def run(self, order: Keys, draws: Keys) -> None:
@@ -129,18 +130,17 @@ class OnCPU:
         n = len(self._users)
         self._kernels.deal(order, n, seeds.domain_bits(n), self._batch_size, self._rows)
         if self._propagate is None:
-            sums = [one.numpy() for one in self._gradients]
             squares = [moments[0] for moments in self._moments]
             rule = (self._rule.learning_rate, self._rule.weight_decay)
             whole = (self._rows, self._batch_size, *self._triples(draws), *self._vectors(*self._tables))
-            self._kernels.adagrad_epoch(*whole, *sums, *self._counts, *squares, *rule)
+            self._kernels.adagrad_epoch(*whole, *squares, *rule)
             return
         for batch in self._rows.reshape(-1, self._batch_size):
             self._step(batch, draws)
 
     def _triples(self, draws: Keys) -> tuple[NDArray[np.generic], ...]:
         """Return what the triples of a batch are made from."""
-        return draws, self._users, self._items, self._held.everything, self._held.words
+        return draws, self._users, self._items, self._held.everything, self._held.near, self._held.words
 
     def _vectors(self, p: torch.Tensor, q: torch.Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32], int]:
         """Return what is scored, and in how many parts the items are shared out: one for each thread, or a few more."""

@@ -2,18 +2,22 @@
 
 The rows of a batch lie sorted by user. So the gradient of a user is added up by one thread, in the order of the rows;
 that of an item by the thread that owns the item, in the same order. Nothing depends on the number of threads.
+
+What costs is not arithmetic but memory: tables of many users and items are in no core's own cache, and a row that
+another core wrote last has to come from there. So whatever is needed in a moment is asked for now (`vectors.fetch`).
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from receraser.training.kernels.vectors import add_row, compiled, dot_rows, parallel
+from receraser.training.kernels.vectors import add_row, compiled, dot_rows, fetch, fetch_to_write, parallel
 
 __all__ = [
-    "adagrad",
     "adagrad_epoch",
     "adam",
     "deal",
@@ -27,7 +31,7 @@ __all__ = [
 ]
 
 VECTORS = (
-    "565204b7c3bf2873"  # of vectors.py: machine code is kept by the date of this file, so a change there must change it
+    "7305bca8c869a616"  # of vectors.py: machine code is kept by the date of this file, so a change there must change it
 )
 
 Float32 = NDArray[np.float32]
@@ -37,10 +41,11 @@ Keys = NDArray[np.uint64]
 Words = NDArray[np.uint32]
 
 _CHUNK = 64  # rows of a batch that one thread takes at a time
+_SOON, _AHEAD, _FURTHER = 4, 5, 24  # rows ahead at which is asked for vectors that are summed, scored, moved
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # as in receraser.seeds
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
-_ONE, _S27, _S30, _S31, _S32 = (np.uint64(n) for n in (1, 27, 30, 31, 32))
+_ONE, _S6, _S27, _S30, _S31, _S32, _LOW_6 = (np.uint64(n) for n in (1, 6, 27, 30, 31, 32, 63))
 _LOG2_E = 1.4426950408889634
 _LN_2 = 0.6931471805599453
 _POWERS = 2.0 ** np.arange(-64, 65)
@@ -120,7 +125,16 @@ def lay_out(parts: Int64, free: Int64, out: Int64) -> None:
 
 
 @compiled
-def _lacking(key: np.uint64, row: int, held: Words, user: int, n_items: int) -> int:
+def _shift(near: Keys) -> int:
+    """Return by how many bits a hash is shifted to be the number of a bit of `batches.Held.near`; 0: it has none."""
+    shift, columns = 58, near.shape[1]
+    while columns > 1:
+        shift, columns = shift - 1, columns >> 1
+    return shift if columns else 0
+
+
+@compiled
+def _lacking(key: np.uint64, row: int, near: Keys, shift: int, held: Words, user: int, n_items: int) -> int:
     """Return an item that the user does not have, each equally likely; there must be one.
 
     The draw of a row is mixed with the row again until it hits.
@@ -129,6 +143,10 @@ def _lacking(key: np.uint64, row: int, held: Words, user: int, n_items: int) -> 
     while True:
         x = _draw(x, np.uint64(row))
         item = np.int64(((x >> _S32) * np.uint64(n_items)) >> _S32)
+        if shift > 0:
+            bit = (np.uint64(item) * _STEP) >> np.uint64(shift)
+            if (near[user, bit >> _S6] >> (bit & _LOW_6)) & _ONE == 0:
+                return int(item)
         if (held[user, item >> 5] >> np.uint32(item & 31)) & np.uint32(1) == 0:
             return int(item)
 
@@ -139,6 +157,7 @@ def triples(
     users: Int64,
     items: Int64,
     weights: Float32,
+    near: Keys,
     held: Words,
     n_items: int,
     places: Int64,
@@ -148,11 +167,12 @@ def triples(
     out_weights: Float32,
 ) -> None:
     """Write every row into its place, with an item that its user lacks for each key; 0 for a row without weight."""
+    shift = _shift(near)
     for row in numba.prange(users.shape[0]):
         place = places[row]
         out_users[place], out_items[place], out_weights[place] = users[row], items[row], weights[row]
         for column in range(keys.shape[0]):
-            drawn = _lacking(keys[column], row, held, users[row], n_items) if weights[row] > 0 else 0
+            drawn = _lacking(keys[column], row, near, shift, held, users[row], n_items) if weights[row] > 0 else 0
             out_negatives[place, column] = drawn
 
 
@@ -168,13 +188,38 @@ def _sigmoid(x: np.float32) -> np.float32:
     return np.float32(1.0 / (1.0 + e * _POWERS[n + 64]))
 
 
+@compiled
+def _hardest(
+    keys: Keys,
+    row: int,
+    near: Keys,
+    shift: int,
+    held: Words,
+    user: int,
+    p: Float32,
+    q: Float32,
+    drawn: Int64,
+) -> tuple[int, np.float32]:
+    """Return, of the items drawn for a row, the one that scores highest, the first of equals; and its score."""
+    for column in range(keys.shape[0]):
+        drawn[column] = _lacking(keys[column], row, near, shift, held, user, q.shape[0])
+        fetch(q, drawn[column])
+    other, best = drawn[0], dot_rows(p, user, q, drawn[0])
+    for column in range(1, keys.shape[0]):
+        score = dot_rows(p, user, q, drawn[column])
+        if score > best:
+            best, other = score, drawn[column]
+    return other, best
+
+
 @parallel
-def gradients(  # noqa: C901 - one pass over the batch for the users, one for the items
+def gradients(
     rows: Int32,
     keys: Keys,
     users: Int32,
     items: Int32,
     everything: NDArray[np.bool_],
+    near: Keys,
     held: Words,
     p: Float32,
     q: Float32,
@@ -194,7 +239,7 @@ def gradients(  # noqa: C901 - one pass over the batch for the users, one for th
         One per item that is drawn as a candidate for each row.
     users, items
         All rows, sorted by user.
-    everything, held
+    everything, near, held
         Which users have every item, and which items each of them has (`batches.Held`).
     p, q
         The vectors that are scored.
@@ -203,43 +248,34 @@ def gradients(  # noqa: C901 - one pass over the batch for the users, one for th
     of_users, of_items, user_counts, item_counts
         What is added to; zero for whatever is not in the batch.
     """
-    size = rows.shape[0]
-    negative = np.empty(size, dtype=np.int32)
+    size, shift = rows.shape[0], _shift(near)
+    positive, negative = np.empty(size, dtype=np.int32), np.full(size, -1, dtype=np.int32)
     slope = np.empty(size, dtype=np.float32)
-    n_keys, n_items = keys.shape[0], q.shape[0]
     for chunk in numba.prange((size + _CHUNK - 1) // _CHUNK):
-        drawn = np.empty(n_keys, dtype=np.int64)
+        drawn = np.empty(keys.shape[0], dtype=np.int64)
         at, end = chunk * _CHUNK, min(size, (chunk + 1) * _CHUNK)
         while 0 < at < end and rows[at] >= 0 and users[rows[at]] == users[rows[at - 1]]:
             at += 1  # the chunk before takes this user to the end
         while at < end and rows[at] >= 0:
             user = users[rows[at]]
             while at < size and rows[at] >= 0 and users[rows[at]] == user:
-                row = rows[at]
+                row, item = rows[at], items[rows[at]]
                 if everything[user]:  # there is no negative
-                    negative[at] = -1
                     at += 1
                     continue
-                for column in range(n_keys):
-                    drawn[column] = _lacking(keys[column], row, held, user, n_items)
-                other = drawn[0]
-                best = dot_rows(p, user, q, other)
-                for column in range(1, n_keys):
-                    score = dot_rows(p, user, q, drawn[column])
-                    if score > best:
-                        best, other = score, drawn[column]
-                item = items[row]
+                fetch(q, item)
+                other, best = _hardest(keys, row, near, shift, held, user, p, q, drawn)
                 pull = _sigmoid(best - dot_rows(p, user, q, item))
-                negative[at], slope[at] = other, pull
+                positive[at], negative[at], slope[at] = item, other, pull
                 add_row(pull, q, other, of_users, user)
                 add_row(-pull, q, item, of_users, user)
                 user_counts[user] += 1
                 at += 1
     for owner in numba.prange(n_owners):
         for at in range(size):
-            if rows[at] < 0 or negative[at] < 0:
+            if negative[at] < 0:
                 continue
-            user, item, other = users[rows[at]], items[rows[at]], negative[at]
+            user, item, other = users[rows[at]], positive[at], negative[at]
             if item & (n_owners - 1) == owner:
                 add_row(-slope[at], p, user, of_items, item)
                 item_counts[item] += 1
@@ -348,23 +384,129 @@ def dropped_gradients(  # noqa: C901 - one pass over the batch for the scores, o
                     of_items[other, c] += pull * kept[at, c] * p[user, c]
 
 
-@parallel
-def adagrad(
-    table: Float32, gradient: Float32, counts: Int32, squares: Float32, rate: float, decay: float, batch_size: int
+@partial(compiled, error_model="numpy")
+def _move(
+    table: Float32,
+    row: int,
+    gradient: Float32,
+    at: int,
+    squares: Float32,
+    count: int,
+    rate: float,
+    decay: float,
+    batch_size: int,
 ) -> None:
-    """Move the rows that are in the batch by their mean gradient and L2 penalty; leave gradient and counts at zero."""
+    """Move a row by its mean gradient and L2 penalty, by Adagrad's rule; leave the gradient at zero."""
     share = np.float32(1.0 / batch_size)
     step = np.float32(rate)
-    for row in numba.prange(table.shape[0]):
-        if counts[row] == 0:
-            continue
-        pull = np.float32(decay * counts[row] / batch_size)
-        for c in range(table.shape[1]):
-            g = share * gradient[row, c] + pull * table[row, c]
-            squares[row, c] += g * g
-            table[row, c] -= step * g / (np.sqrt(squares[row, c]) + np.float32(1e-10))
-            gradient[row, c] = np.float32(0.0)
-        counts[row] = 0
+    pull = np.float32(decay * count / batch_size)
+    for c in range(table.shape[1]):
+        g = share * gradient[at, c] + pull * table[row, c]
+        squares[row, c] += g * g
+        table[row, c] -= step * g / (np.sqrt(squares[row, c]) + np.float32(1e-10))
+        gradient[at, c] = np.float32(0.0)
+
+
+@parallel
+def _adagrad_step(  # noqa: C901 - one pass over the batch for the users, one for the items
+    rows: Int32,
+    keys: Keys,
+    users: Int32,
+    items: Int32,
+    everything: NDArray[np.bool_],
+    near: Keys,
+    held: Words,
+    p: Float32,
+    q: Float32,
+    user_squares: Float32,
+    item_squares: Float32,
+    rate: float,
+    decay: float,
+    before: Float32,
+    first: Int32,
+    positive: Int32,
+    negative: Int32,
+    slope: Float32,
+    place: Int32,
+    own: Int32,
+    counts: Int32,
+    sums: Float32,
+) -> None:
+    """Take a step on one batch, of gradients as `gradients` adds them up.
+
+    Users are moved in the first pass, items in the second, each row right after its gradient is complete.
+
+    Parameters
+    ----------
+    before
+        (batch, dim): the vectors of the batch's users as they were, which the items' gradients are made of; a user's
+        where their rows begin, which `first` says for every row.
+    positive, negative, slope
+        (batch,): the items of a row, and what both are moved by; -1 for a row without a negative.
+    place
+        (n_items,): where in its owner's tables an item is; -1: nowhere, as all are before and afterwards.
+    own, counts, sums
+        (n_owners, most), (n_owners, most), (n_owners, most, dim): of each owner the items that are in the batch, how
+        often they are, and their gradients, which are zero before and afterwards.
+    """
+    size, dim, n_owners, shift = rows.shape[0], p.shape[1], own.shape[0], _shift(near)
+    for chunk in numba.prange((size + _CHUNK - 1) // _CHUNK):
+        drawn = np.empty(keys.shape[0], dtype=np.int64)
+        total = np.zeros((1, dim), dtype=np.float32)
+        at, end = chunk * _CHUNK, min(size, (chunk + 1) * _CHUNK)
+        for nobody in range(at, end):
+            if rows[nobody] < 0:
+                negative[nobody] = -1
+        while 0 < at < end and rows[at] >= 0 and users[rows[at]] == users[rows[at - 1]]:
+            at += 1  # the chunk before takes this user to the end
+        while at < end and rows[at] >= 0:
+            user, begin, count = users[rows[at]], at, 0
+            while at < size and rows[at] >= 0 and users[rows[at]] == user:
+                if at + 2 * _AHEAD < size and rows[at + 2 * _AHEAD] >= 0:
+                    fetch(users, rows[at + 2 * _AHEAD])
+                    fetch(items, rows[at + 2 * _AHEAD])
+                    later = rows[at + _AHEAD]
+                    fetch_to_write(p, users[later])
+                    fetch_to_write(user_squares, users[later])
+                    fetch(q, items[later])
+                if everything[user]:  # there is no negative
+                    negative[at] = -1
+                    at += 1
+                    continue
+                item = items[rows[at]]
+                other, best = _hardest(keys, rows[at], near, shift, held, user, p, q, drawn)
+                pull = _sigmoid(best - dot_rows(p, user, q, item))
+                first[at], positive[at], negative[at], slope[at] = begin, item, other, pull
+                add_row(pull, q, other, total, 0)
+                add_row(-pull, q, item, total, 0)
+                count += 1
+                at += 1
+            if count:
+                for c in range(dim):
+                    before[begin, c] = p[user, c]
+                _move(p, user, total, 0, user_squares, count, rate, decay, size)
+    for owner in numba.prange(n_owners):
+        mine, n = sums[owner], 0
+        for at in range(size):
+            if at + _SOON < size:
+                fetch(before, at + _SOON)
+            if negative[at] < 0:
+                continue
+            for side in range(2):
+                item, pull = (positive[at], -slope[at]) if side == 0 else (negative[at], slope[at])
+                if item & (n_owners - 1) == owner:
+                    if place[item] < 0:
+                        place[item], own[owner, n], counts[owner, n] = n, item, 0
+                        n += 1
+                    add_row(pull, before, first[at], mine, place[item])
+                    counts[owner, place[item]] += 1
+        for number in range(n):
+            if number + _FURTHER < n:
+                fetch_to_write(q, own[owner, number + _FURTHER])
+                fetch_to_write(item_squares, own[owner, number + _FURTHER])
+            item = own[owner, number]
+            _move(q, item, mine, number, item_squares, counts[owner, number], rate, decay, size)
+            place[item] = -1
 
 
 @compiled
@@ -375,27 +517,34 @@ def adagrad_epoch(
     users: Int32,
     items: Int32,
     everything: NDArray[np.bool_],
+    near: Keys,
     held: Words,
     p: Float32,
     q: Float32,
     n_owners: int,
-    of_users: Float32,
-    of_items: Float32,
-    user_counts: Int32,
-    item_counts: Int32,
     user_squares: Float32,
     item_squares: Float32,
     rate: float,
     decay: float,
 ) -> None:
-    """Take a step on every batch, where the parameters themselves are scored: without a way back to Python between."""
-    for first in range(0, rows.shape[0], batch_size):
-        batch = rows[first : first + batch_size]
-        gradients(
-            batch, keys, users, items, everything, held, p, q, n_owners, of_users, of_items, user_counts, item_counts
-        )
-        adagrad(p, of_users, user_counts, user_squares, rate, decay, batch_size)
-        adagrad(q, of_items, item_counts, item_squares, rate, decay, batch_size)
+    """Take a step on every batch, where the parameters themselves are scored: without a way back to Python between.
+
+    There is no table of gradients: what a step writes and reads beside the rows that it moves stays in the caches.
+    """
+    dim, most = p.shape[1], min(2 * batch_size, (q.shape[0] + n_owners - 1) // n_owners)
+    before = np.empty((batch_size, dim), dtype=np.float32)
+    first, positive = np.empty(batch_size, dtype=np.int32), np.empty(batch_size, dtype=np.int32)
+    negative = np.empty(batch_size, dtype=np.int32)
+    slope = np.empty(batch_size, dtype=np.float32)
+    place = np.full(q.shape[0], -1, dtype=np.int32)
+    own, counts = np.empty((n_owners, most), dtype=np.int32), np.empty((n_owners, most), dtype=np.int32)
+    sums = np.zeros((n_owners, most, dim), dtype=np.float32)
+    for start in range(0, rows.shape[0], batch_size):
+        batch = rows[start : start + batch_size]
+        _adagrad_step(
+            batch, keys, users, items, everything, near, held, p, q, user_squares, item_squares, rate, decay,
+            before, first, positive, negative, slope, place, own, counts, sums,
+        )  # fmt: skip
 
 
 @parallel
@@ -409,7 +558,7 @@ def adam(
     decay: float,
     batch_size: int,
 ) -> None:
-    """Move every row by Adam's rule (`training.optimizers.Adam`), penalty and clearing up as in `adagrad`.
+    """Move every row by Adam's rule (`training.optimizers.Adam`), mean gradient, penalty and clearing up as in `_move`.
 
     `rate` is the step size of this step, bias corrections included.
     """

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from receraser import seeds
 
 __all__ = [
-    "adagrad",
     "adagrad_epoch",
     "adam",
     "deal",
@@ -68,6 +67,7 @@ def triples(
     users: Int64,
     items: Int64,
     weights: Float32,
+    near: Keys,  # noqa: ARG001 - the large table knows it too
     held: Words,
     n_items: int,
     places: Int64,
@@ -109,6 +109,7 @@ def gradients(
     users: Int32,
     items: Int32,
     everything: NDArray[np.bool_],
+    near: Keys,  # noqa: ARG001
     held: Words,
     p: Float32,
     q: Float32,
@@ -165,7 +166,7 @@ def dropped_gradients(
     np.add.at(of_items, other, slope * u)
 
 
-def adagrad(
+def _adagrad(
     table: Float32, gradient: Float32, counts: Int32, squares: Float32, rate: float, decay: float, batch_size: int
 ) -> None:
     """Move the rows that are in the batch by their mean gradient and L2 penalty; leave gradient and counts at zero."""
@@ -183,25 +184,23 @@ def adagrad_epoch(
     users: Int32,
     items: Int32,
     everything: NDArray[np.bool_],
+    near: Keys,
     held: Words,
     p: Float32,
     q: Float32,
     n_owners: int,
-    of_users: Float32,
-    of_items: Float32,
-    user_counts: Int32,
-    item_counts: Int32,
     user_squares: Float32,
     item_squares: Float32,
     rate: float,
     decay: float,
 ) -> None:
     """Take a step on every batch, where the parameters themselves are scored."""
-    sums = (of_users, of_items, user_counts, item_counts)
+    sums = np.zeros_like(p), np.zeros_like(q)
+    counts = np.zeros(len(p), dtype=np.int32), np.zeros(len(q), dtype=np.int32)
     for batch in rows.reshape(-1, batch_size):
-        gradients(batch, keys, users, items, everything, held, p, q, n_owners, *sums)
-        adagrad(p, of_users, user_counts, user_squares, rate, decay, batch_size)
-        adagrad(q, of_items, item_counts, item_squares, rate, decay, batch_size)
+        gradients(batch, keys, users, items, everything, near, held, p, q, n_owners, *sums, *counts)
+        _adagrad(p, sums[0], counts[0], user_squares, rate, decay, batch_size)
+        _adagrad(q, sums[1], counts[1], item_squares, rate, decay, batch_size)
 
 
 def adam(
@@ -214,7 +213,7 @@ def adam(
     decay: float,
     batch_size: int,
 ) -> None:
-    """Move every row by Adam's rule, penalty and clearing up as in `adagrad`."""
+    """Move every row by Adam's rule, penalty and clearing up as in `_adagrad`."""
     g = (gradient + decay * counts[:, None] * table) / np.float32(batch_size)
     means *= np.float32(0.9)
     means += np.float32(0.1) * g

@@ -19,19 +19,24 @@ from numba.core import cgutils, types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-__all__ = ["LANES", "add_row", "compiled", "dot_rows", "parallel", "sum_rows"]
+__all__ = ["LANES", "add_row", "compiled", "dot_rows", "fetch", "fetch_to_write", "parallel", "sum_rows"]
 
 LANES = 16  # two vectors of eight: the sums of one do not wait for those of the other
 _EIGHT = ir.VectorType(ir.FloatType(), 8)
 _INDEX = ir.IntType(32)
+_LINE = 64  # bytes that come from memory at once
 
 
-def compiled(function: Any, *, parallel: bool = False) -> Any:
-    """Compile on first use; keep the machine code for the next process where there is a place for it."""
+def compiled(function: Any, *, parallel: bool = False, error_model: str = "python") -> Any:
+    """Compile on first use; keep the machine code for the next process where there is a place for it.
+
+    With the error model "numpy" a division by zero is no error: a loop with divisions becomes vector instructions.
+    """
+    options: dict[str, Any] = {"nogil": True, "parallel": parallel, "error_model": error_model}
     try:
-        return numba.njit(cache=True, nogil=True, parallel=parallel)(function)
+        return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no folder that numba may write to
-        return numba.njit(nogil=True, parallel=parallel)(function)
+        return numba.njit(**options)(function)
 
 
 def parallel(function: Any) -> Any:
@@ -189,3 +194,29 @@ def sum_rows(typing: Any, indices: Any, first: Any, last: Any, a: Any, b: Any, j
         return context.get_dummy_value()
 
     return types.void(indices, types.intp, types.intp, a, b, types.intp), generate
+
+
+def _fetching(*, to_write: bool) -> Any:
+    def fetched(typing: Any, a: Any, i: Any) -> Any:  # noqa: ARG001
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            byte, kind = ir.IntType(8).as_pointer(), signature.args[0]
+            if kind.ndim == 1:
+                array = context.make_array(kind)(context, builder, arguments[0])
+                start, width = builder.gep(array.data, [arguments[1]]), ir.Constant(arguments[1].type, 1)
+            else:
+                start, width = _row(context, builder, kind, arguments[0], arguments[1])
+            size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+            shape = ir.FunctionType(ir.VoidType(), [byte, _INDEX, _INDEX, _INDEX])
+            hint = builder.module.declare_intrinsic("llvm.prefetch", [byte], shape)
+            how = [ir.Constant(_INDEX, number) for number in (int(to_write), 3, 1)]  # into all caches, of data
+            with _every(builder, ir.Constant(width.type, 0), width, _LINE // size) as (at, _):
+                builder.call(hint, [builder.bitcast(builder.gep(start, [at]), byte), *how])
+            return context.get_dummy_value()
+
+        return types.void(a, types.intp), generate
+
+    return _intrinsic(fetched)
+
+
+fetch = _fetching(to_write=False)  # a[i], a number or a row of a table, is asked for: it will be read soon
+fetch_to_write = _fetching(to_write=True)  # likewise, and it will be written: other cores' copies are called in
