@@ -27,12 +27,13 @@ _INDEX = ir.IntType(32)
 _LINE = 64  # bytes that come from memory at once
 
 
-def compiled(function: Any, *, parallel: bool = False, error_model: str = "python") -> Any:
+def compiled(function: Any, *, parallel: bool = False, inlined: bool = False, error_model: str = "python") -> Any:
     """Compile on first use; keep the machine code for the next process where there is a place for it.
 
-    With the error model "numpy" a division by zero is no error: a loop with divisions becomes vector instructions.
+    With the error model "numpy" a division by zero is no error: a loop with divisions becomes vector instructions. What
+    is called for every row and takes many tables is better inlined: each is handed over as seven numbers.
     """
-    options: dict[str, Any] = {"nogil": True, "parallel": parallel, "error_model": error_model}
+    options: dict[str, Any] = {"nogil": True, "parallel": parallel, "forceinline": inlined, "error_model": error_model}
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no folder that numba may write to
