@@ -25,7 +25,7 @@ _AVX2 = {
     "MKL_CBWR": "AVX2",
     "OPENBLAS_CORETYPE": "Haswell",
     "NUMBA_CPU_NAME": "haswell",
-    "NUMBA_CPU_FEATURES": "+avx2",
+    "NUMBA_CPU_FEATURES": "+avx2,+prfchw",  # the second asks for memory that will be written
 }
 _FIXED_CUDA = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 _FIXED_COMPILED = {"TORCHINDUCTOR_DETERMINISTIC": "1"}  # read by torch's compiler: somebody's own model may use it
