@@ -1,7 +1,7 @@
 # make demo    the whole story on built-in data
 # make test    the tests; with COVER=--cov what they cover, which takes half as long again
 # make check   format, lint, types
-# make kernels the kernels for CUDA in Triton's interpreter, which needs no GPU; gets Triton (300 MB) first
+# make kernels the kernels for CUDA in Triton's interpreter, which needs no GPU; gets Triton (300 MB) where there is none
 # make bench   speed beside the peers, on the data in DATA (a folder that holds ml-1m); an hour and more
 # Each sets up .venv by itself when it has to.
 
@@ -21,7 +21,7 @@ check: $(READY)
 	.venv/bin/mypy
 
 kernels: $(READY)
-	.venv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps -r requirements/kernels.txt
+	.venv/bin/python -c 'import triton' 2>/dev/null || .venv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps -r requirements/kernels.txt
 	TRITON_INTERPRET=1 .venv/bin/python -m pytest -n auto tests/training/kernels tests/aggregation/test_network.py
 
 bench: $(READY)

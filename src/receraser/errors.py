@@ -8,7 +8,8 @@
     ├── StoreNotFoundError        exit 2  there is no store in the folder named
     ├── StoreError                exit 1  a store is there but damaged, half-written, in use or in the way
     ├── KeyMismatchError          exit 1  the pseudonym key at hand is not the one the store was made with
-    ├── EnvironmentMismatchError  exit 1  weights computed here would not have the bits of those in the store
+    ├── EnvironmentMismatchError  exit 1  weights computed here would not have the bits of those in the store; or
+    │                                     a library that computes is broken here
     ├── PurityError               exit 1  somebody's model leaks: it is no pure function of its rows, settings and seed
     ├── ProofError                exit 1  a proof does not hold: a signature, a chain, a commitment, a digest
     └── TrainingError             exit 1  a submodel could not be trained (diverged, a worker died)
@@ -93,7 +94,7 @@ class KeyMismatchError(ReceraserError):
 
 
 class EnvironmentMismatchError(ReceraserError):
-    """What bits depend on differs from where the store was computed."""
+    """What bits depend on differs from where the store was computed; or a library that computes is broken here."""
 
 
 class ProofError(ReceraserError):

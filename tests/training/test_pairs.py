@@ -162,6 +162,50 @@ def test_the_bits_do_not_depend_on_how_items_are_shared_out(n_owners: int) -> No
         assert np.array_equal(one, other)
 
 
+def stepped(module: ModuleType, rows: Interactions, n_owners: int, batch_size: int) -> list[NDArray[np.float32]]:
+    """What an epoch of Adagrad's steps makes of the vectors, and of the sums of squares."""
+    held, size = Held(rows), min(batch_size, len(rows))
+    batches = np.zeros(-(-len(rows) // size) * size, dtype=np.int32)
+    module.deal(seeds.rounds(9), len(rows), seeds.domain_bits(len(rows)), size, batches)
+    found = [one.numpy() for one in tables(rows)]
+    found += [np.zeros_like(one) for one in found]
+    users, items = rows.user_index.astype(np.int32), rows.item_index.astype(np.int32)
+    given = users, items, held.everything, held.near, held.words
+    keys = np.array([5, 6, 7], dtype=np.uint64)
+    module.adagrad_epoch(batches, size, keys, *given, *found[:2], n_owners, *found[2:], 0.05, 0.03)
+    return found
+
+
+def world_of(rows_of_users: list[int], n_items: int) -> Interactions:
+    """Users who have so many of the items, each at random."""
+    rng = np.random.default_rng(n_items)
+    return Interactions.from_pairs(
+        [
+            (f"{user:04}", f"{item:05}")
+            for user, n in enumerate(rows_of_users)
+            for item in rng.permutation(n_items)[:n].tolist()
+        ]
+    )
+
+
+LONG = world_of(
+    [1, 63, 64, 65, 541, 200, 500, 2, 130, 1], 541
+)  # rows of a user are several threads'; one has all items
+WIDE = world_of([150, 3, 400, *[140] * 30], 9_001)
+
+
+@pytest.mark.parametrize("batch_size", [64, 700, 10_000])
+@pytest.mark.parametrize("rows", [ROWS, LONG, WIDE], ids=["many", "long", "wide"])
+def test_an_epoch_of_steps(rows: Interactions, batch_size: int) -> None:
+    """To the bit the same however many own the items, also more than there are; and close to the plain one."""
+    alone = stepped(pairs_cpu, rows, 1, batch_size)
+    for n_owners in (2, 4, 8, 64, 1024):
+        found = stepped(pairs_cpu, rows, n_owners, batch_size)
+        assert [one.tobytes() for one in found] == [one.tobytes() for one in alone], n_owners
+    for one, other in zip(alone, stepped(pairs_plain, rows, 1, batch_size), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4)
+
+
 @pytest.mark.parametrize("n", [0, 1, 2, 255, 256, 257, 1000])
 @pytest.mark.parametrize("module", [pairs_cpu, pairs_plain])
 def test_batches_are_dealt_by_the_places(module: ModuleType, n: int) -> None:
@@ -185,6 +229,7 @@ def test_who_has_what() -> None:
 def test_what_is_not_near_is_lacked() -> None:
     held = Held(MANY)
     assert held.near.shape == (len(MANY.users), 8), "64 bytes of each user"
+    assert Held(WIDE).near.shape == (len(WIDE.users), 16), "more where people have more"
     assert Held(ROWS).near.shape == (len(ROWS.users), 0), "few items need none"
     assert Held(Interactions.empty()).near.shape == (0, 0)
     shift = pairs_cpu._shift(held.near)
@@ -403,12 +448,15 @@ def test_the_bits_of_dropped_gradients_do_not_depend_on_the_number_of_threads() 
 # ---------------------------------------------------------------------- draws
 
 
-def triples_of(module: ModuleType, places: NDArray[np.int64], keys: list[int]) -> list[NDArray[Any]]:
-    """Every row of ROWS in its place, among more places than rows; each fifth has no weight."""
-    held = Held(ROWS)
-    n = len(ROWS) + 7
+def triples_of(
+    module: ModuleType, places: NDArray[np.int64], keys: list[int], table: Interactions = ROWS
+) -> list[NDArray[Any]]:
+    """Every row of a table in its place, among more places than rows; each fifth has no weight."""
+    held = Held(table)
+    n = len(table) + 7
     out = [np.full(n, -7), np.full(n, -7), np.full((n, len(keys)), -7), np.full(n, -7, dtype=np.float32)]
-    rows = (ROWS.user_index.astype(np.int64), ROWS.item_index.astype(np.int64), WEIGHTS)
+    weights = (np.arange(len(table)) % 5 > 0).astype(np.float32)
+    rows = (table.user_index.astype(np.int64), table.item_index.astype(np.int64), weights)
     module.triples(np.array(keys, dtype=np.uint64), *rows, held.near, held.words, held.n_items, places, *out)
     return out
 
@@ -431,9 +479,10 @@ def test_triples_are_written_into_the_places_of_their_rows(module: ModuleType) -
     assert len(np.unique(negatives)) == len(ROWS.items)
 
 
-def test_triples_are_drawn_alike_by_both() -> None:
-    places = np.random.default_rng(2).permutation(len(ROWS))
-    one, other = (triples_of(module, places, [2**63 + 9, 4]) for module in (pairs_cpu, pairs_plain))
+@pytest.mark.parametrize("rows", [ROWS, MANY, WIDE], ids=["few items", "many", "wide"])
+def test_triples_are_drawn_alike_by_both(rows: Interactions) -> None:
+    places = np.random.default_rng(2).permutation(len(rows))
+    one, other = (triples_of(module, places, [2**63 + 9, 4], rows) for module in (pairs_cpu, pairs_plain))
     assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 

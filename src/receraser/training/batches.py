@@ -6,6 +6,8 @@ place, so that a captured CUDA graph can be replayed over it.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -49,9 +51,10 @@ class Held:
     A bit for every pair of a user and an item is not much: 2.5 MB for MovieLens 1M, 150 MB for Yelp2018. For very many
     of both it is; shards of users have fewer.
 
-    A table that large is in no cache: every look waits for memory. `near` has a few bits for each user instead, in
-    which items fall by a hash. Where the bit of an item is not set, its user lacks it; where it is, the large table
-    knows. It has no column where it would not be much smaller, or items are few.
+    A table that large is in no cache: every look waits for memory. `near` has a few bits for each user instead (512,
+    or eight times and more as many as a user has items in the mean), in which items fall by a hash. Where the bit of an
+    item is not set, its user lacks it; where it is, the large table knows. It has no column where it would not be much
+    smaller than that.
 
     Examples
     --------
@@ -77,19 +80,22 @@ class Held:
         if len(first):
             self.words.reshape(-1)[word] = np.bitwise_or.reduceat(bits, first)
         self.everything = np.diff(rows.indptr) == self.n_items  # who has every item
-        self.near = _near(users, items, len(rows.users), self.n_items)
+        self._rows = rows
 
-
-def _near(users: NDArray[np.int64], items: NDArray[np.int64], n_users: int, n_items: int) -> NDArray[np.uint64]:
-    """Return 64 bits a column, of each user: those of their items, eight times as many as they have in the mean."""
-    bits = max(_LEAST_NEAR, 1 << (8 * len(users) // max(n_users, 1)).bit_length())
-    if 4 * bits > n_items:
-        return np.zeros((n_users, 0), dtype=np.uint64)
-    number = (items.astype(np.uint64) * np.uint64(seeds.GOLDEN)) >> np.uint64(64 - bits.bit_length() + 1)
-    found = np.zeros(n_users * (bits // 64), dtype=np.uint64)
-    place = users * (bits // 64) + (number >> np.uint64(6)).astype(np.int64)
-    np.bitwise_or.at(found, place, np.left_shift(np.uint64(1), number & np.uint64(63)))
-    return found.reshape(n_users, -1)
+    @cached_property
+    def near(self) -> NDArray[np.uint64]:
+        """64 bits a column, of each user: those in which their items fall. The kernels for the CPU look there first."""
+        n_rows, n_users = len(self._rows), len(self._rows.users)
+        bits = max(_LEAST_NEAR, 1 << (8 * n_rows // max(n_users, 1)).bit_length())
+        if 4 * bits > self.n_items:
+            return np.zeros((n_users, 0), dtype=np.uint64)
+        number = (self._rows.item_index.astype(np.uint64) * np.uint64(seeds.GOLDEN)) >> np.uint64(
+            65 - bits.bit_length()
+        )
+        place = self._rows.user_index.astype(np.int64) * (bits // 64) + (number >> np.uint64(6)).astype(np.int64)
+        found = np.zeros(n_users * (bits // 64), dtype=np.uint64)
+        np.bitwise_or.at(found, place, np.left_shift(np.uint64(1), number & np.uint64(63)))
+        return found.reshape(n_users, -1)
 
 
 class Triples:
@@ -107,7 +113,7 @@ class Triples:
         self._seed = seed
         held = Held(rows)
         self._words = torch.from_numpy(held.words.view(np.int32)).to(device)
-        self._near = held.near
+        self._near = held.near if device.type == "cpu" else None
         self._n_items = held.n_items
         self._user = torch.from_numpy(rows.user_index.astype("int64")).to(device)
         self._item = torch.from_numpy(rows.item_index.astype("int64")).to(device)
@@ -319,7 +325,6 @@ class UserTables(_FixedUsers):
     def __init__(self, rows: Interactions, *, batch_size: int, seed: int, device: torch.device) -> None:
         super().__init__(rows, batch_size, seed, device)
         held = Held(rows)
-        self._near = held.near
         self._n_items = held.n_items
         self._words = torch.from_numpy(held.words.view(np.int32)).to(device)
         self._bits = torch.arange(32, dtype=torch.int32, device=device)

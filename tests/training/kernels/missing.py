@@ -17,13 +17,13 @@ def forget_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
 
 
-def break_numba(monkeypatch: pytest.MonkeyPatch, complaint: str) -> None:
+def break_numba(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Make this process one where importing numba fails, as it does beside a numpy that is too new for it."""
 
     class Finder:
         def find_spec(self, name: str, *_: object) -> None:
             if name == "numba":
-                raise ImportError(complaint)
+                raise error
 
     _import_again(monkeypatch)
     monkeypatch.delitem(sys.modules, "numba", raising=False)

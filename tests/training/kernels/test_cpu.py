@@ -239,9 +239,10 @@ def test_the_plain_kernels_stand_in_where_numba_is_missing(monkeypatch: pytest.M
     assert kernels.threads() == 1
 
 
-def test_a_numba_that_is_broken_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [ImportError, OSError, AttributeError])
+def test_a_numba_that_is_broken_is_told(kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be a hundred times as slow otherwise, without a word."""
-    break_numba(monkeypatch, "Numba needs NumPy 2.4 or less. Got NumPy 9.9.")
+    break_numba(monkeypatch, kind("Numba needs NumPy 2.4 or less. Got NumPy 9.9."))
     for find in (kernels.on_cpu, kernels.compiles, kernels.pairs_on_cpu, kernels.draws_on_cpu, kernels.threads):
         with pytest.raises(EnvironmentMismatchError, match=r"cannot be used here \(Numba needs NumPy 2.4 or less"):
             find()

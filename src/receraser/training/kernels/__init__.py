@@ -63,7 +63,7 @@ def draws_on_cpu() -> ModuleType | None:
 def use_threads(n: int) -> None:
     """Let the CPU kernels use so many threads from now on, as far as the process may; the bits stay the same."""
     global _threads
-    numba = _found("numba")
+    numba = _numba()
     if numba is None:
         _threads = max(1, min(n, len(os.sched_getaffinity(0))))
     else:
@@ -72,7 +72,7 @@ def use_threads(n: int) -> None:
 
 def threads() -> int:
     """Return how many threads may compute side by side here."""
-    numba = _found("numba")
+    numba = _numba()
     return _threads if numba is None else int(numba.get_num_threads())
 
 
@@ -87,18 +87,18 @@ def _beside_blas(name: str) -> ModuleType | None:
 
 def _compiled(name: str) -> ModuleType | None:
     """Return the kernels of a module that numba compiles; None where it is not installed."""
-    return _found(f"{__name__}.{name}")
+    return None if _numba() is None else import_module(f"{__name__}.{name}")
 
 
-def _found(name: str) -> ModuleType | None:
-    """Import what needs numba; None where that is not installed.
+def _numba() -> ModuleType | None:
+    """Import numba; None where it is not installed.
 
-    One that is installed but broken is told. Without it everything takes a hundred times as long, and nobody would
-    know why.
+    One that is installed but broken is told: beside another numpy, or without its library. Without it everything takes
+    a hundred times as long, and nobody would know why.
     """
     try:
-        return import_module(name)
-    except ImportError as error:
+        return import_module("numba")
+    except (ImportError, OSError, AttributeError) as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "numba":
             return None
         raise EnvironmentMismatchError(

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 VECTORS = (
-    "8d198aae8c633a3f"  # of vectors.py: machine code is kept by the date of this file, so a change there must change it
+    "981baf5c83b2ad97"  # of vectors.py: machine code is kept by the date of this file, so a change there must change it
 )
 
 Float32 = NDArray[np.float32]
@@ -212,6 +212,15 @@ def _hardest(
     return other, best
 
 
+@partial(compiled, inlined=True)
+def _fetch_own(table: Float32, one: int, other: int, owner: int, n_owners: int) -> None:
+    """Ask for the rows of two items that will be written, those that an owner has."""
+    if one & (n_owners - 1) == owner:
+        fetch_to_write(table, one)
+    if other & (n_owners - 1) == owner:
+        fetch_to_write(table, other)
+
+
 @parallel
 def gradients(
     rows: Int32,
@@ -273,6 +282,9 @@ def gradients(
                 at += 1
     for owner in numba.prange(n_owners):
         for at in range(size):
+            soon = min(at + _SOON, size - 1)
+            if negative[soon] >= 0:
+                _fetch_own(of_items, positive[soon], negative[soon], owner, n_owners)
             if negative[at] < 0:
                 continue
             user, item, other = users[rows[at]], positive[at], negative[at]
@@ -353,7 +365,10 @@ def dropped_gradients(  # noqa: C901 - one pass over the batch for the scores, o
                 behind[at] = 0.0
                 continue
             user, item, cell = users[at], items[at], first + at * dim
-            for c in range(dim):
+            for column in range(candidates.shape[1]):
+                fetch(q, candidates[at, column])
+            fetch(q, item)
+            for c in range(dim):  # which takes about as long as memory does
                 kept[at, c] = _cell(key, cell + c, lowest, value) if lowest > 0 else value
             for c in range(dim):
                 vector[0, c] = p[user, c] * kept[at, c]
@@ -370,6 +385,9 @@ def dropped_gradients(  # noqa: C901 - one pass over the batch for the scores, o
                     of_users[user, c] += slope[at] * kept[at, c] * (q[other, c] - q[item, c])
     for owner in numba.prange(n_owners):
         for at in range(size):
+            soon = min(at + _SOON, size - 1)
+            if weights[soon] != 0:
+                _fetch_own(of_items, items[soon], negative[soon], owner, n_owners)
             if weights[at] == 0:
                 continue
             pull, user, item, other = slope[at], users[at], items[at], negative[at]
@@ -444,12 +462,16 @@ def _adagrad_step(  # noqa: C901 - one pass over the batch for the users, one fo
     positive, negative, slope
         (batch,): the items of a row, and what both are moved by; -1 for a row without a negative.
     place
-        (n_items,): where in its owner's tables an item is; -1: nowhere, as all are before and afterwards.
+        (n_owners, n): where in the tables of its owner an item is, each owner's items beside each other; -1: nowhere,
+        as all are before and afterwards.
     own, counts, sums
         (n_owners, most), (n_owners, most), (n_owners, most, dim): of each owner the items that are in the batch, how
         often they are, and their gradients, which are zero before and afterwards.
     """
     size, dim, n_owners, shift = rows.shape[0], p.shape[1], own.shape[0], _shift(near)
+    low, bits = n_owners - 1, 0  # an item's owner is in its low bits
+    while n_owners >> bits > 1:
+        bits += 1
     for chunk in numba.prange((size + _CHUNK - 1) // _CHUNK):
         drawn = np.empty(keys.shape[0], dtype=np.int64)
         total = np.zeros((1, dim), dtype=np.float32)
@@ -488,25 +510,28 @@ def _adagrad_step(  # noqa: C901 - one pass over the batch for the users, one fo
     for owner in numba.prange(n_owners):
         mine, n = sums[owner], 0
         for at in range(size):
-            if at + _SOON < size:
-                fetch(before, at + _SOON)
+            soon = min(at + _SOON, size - 1)
+            if negative[soon] >= 0 and (positive[soon] & low == owner or negative[soon] & low == owner):
+                fetch(before, first[soon])
             if negative[at] < 0:
                 continue
             for side in range(2):
                 item, pull = (positive[at], -slope[at]) if side == 0 else (negative[at], slope[at])
-                if item & (n_owners - 1) == owner:
-                    if place[item] < 0:
-                        place[item], own[owner, n], counts[owner, n] = n, item, 0
+                if item & low == owner:
+                    there = place[owner, item >> bits]
+                    if there < 0:
+                        there = n
+                        place[owner, item >> bits], own[owner, n], counts[owner, n] = n, item, 0
                         n += 1
-                    add_row(pull, before, first[at], mine, place[item])
-                    counts[owner, place[item]] += 1
+                    add_row(pull, before, first[at], mine, there)
+                    counts[owner, there] += 1
         for number in range(n):
             if number + _FURTHER < n:
                 fetch_to_write(q, own[owner, number + _FURTHER])
                 fetch_to_write(item_squares, own[owner, number + _FURTHER])
             item = own[owner, number]
             _move(q, item, mine, number, item_squares, counts[owner, number], rate, decay, size)
-            place[item] = -1
+            place[owner, item >> bits] = -1
 
 
 @compiled
@@ -531,12 +556,13 @@ def adagrad_epoch(
 
     There is no table of gradients: what a step writes and reads beside the rows that it moves stays in the caches.
     """
-    dim, most = p.shape[1], min(2 * batch_size, (q.shape[0] + n_owners - 1) // n_owners)
+    dim, n_items = p.shape[1], (q.shape[0] + n_owners - 1) // n_owners  # of an owner, at most
+    most = min(2 * batch_size, n_items)
     before = np.empty((batch_size, dim), dtype=np.float32)
     first, positive = np.empty(batch_size, dtype=np.int32), np.empty(batch_size, dtype=np.int32)
     negative = np.empty(batch_size, dtype=np.int32)
     slope = np.empty(batch_size, dtype=np.float32)
-    place = np.full(q.shape[0], -1, dtype=np.int32)
+    place = np.full((n_owners, n_items), -1, dtype=np.int32)
     own, counts = np.empty((n_owners, most), dtype=np.int32), np.empty((n_owners, most), dtype=np.int32)
     sums = np.zeros((n_owners, most, dim), dtype=np.float32)
     for start in range(0, rows.shape[0], batch_size):

@@ -31,7 +31,7 @@ def compiled(function: Any, *, parallel: bool = False, inlined: bool = False, er
     """Compile on first use; keep the machine code for the next process where there is a place for it.
 
     With the error model "numpy" a division by zero is no error: a loop with divisions becomes vector instructions. What
-    is called for every row and takes many tables is better inlined: each is handed over as seven numbers.
+    is called for every row and takes several tables is better inlined: each is handed over as nine numbers.
     """
     options: dict[str, Any] = {"nogil": True, "parallel": parallel, "forceinline": inlined, "error_model": error_model}
     try:
