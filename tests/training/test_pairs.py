@@ -191,7 +191,7 @@ def world_of(rows_of_users: list[int], n_items: int) -> Interactions:
 LONG = world_of(
     [1, 63, 64, 65, 541, 200, 500, 2, 130, 1], 541
 )  # rows of a user are several threads'; one has all items
-WIDE = world_of([150, 3, 400, *[140] * 30], 9_001)
+WIDE = world_of([150, 3, 400, *[70] * 100], 9_001)
 
 
 @pytest.mark.parametrize("batch_size", [64, 700, 10_000])
