@@ -188,9 +188,8 @@ def world_of(rows_of_users: list[int], n_items: int) -> Interactions:
     )
 
 
-LONG = world_of(
-    [1, 63, 64, 65, 541, 200, 500, 2, 130, 1], 541
-)  # rows of a user are several threads'; one has all items
+# Users of more rows than a thread takes at a time, and one who has every item.
+LONG = world_of([1, 63, 64, 65, 541, 200, 500, 2, 130, 1], 541)
 WIDE = world_of([150, 3, 400, *[70] * 100], 9_001)
 
 
