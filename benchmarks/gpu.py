@@ -80,7 +80,7 @@ def measured(folder: Path, dataset: str, model: str, methods: Sequence[str], n_f
             engine = Engine.from_config(config, executor=executor)
             seconds = timed(lambda: engine.fit(rows, valid=valid))  # noqa: B023
             run: dict[str, Any] = {"dataset": dataset, "model": model, "method": method, "fit": seconds}
-            run |= {"stages": dict(engine.seconds), "shards": engine.config.shards}
+            run |= {"stages": dict(engine.seconds), "shards": engine.config.shards} | _when(facts(""))
             metrics = engine.evaluate(data.test).metrics
             run |= {name: metrics[name] for name in METRICS}
             if method != "retrain":
@@ -138,6 +138,11 @@ def _name(run: dict[str, Any]) -> tuple[str, int, str]:
     return run["dataset"], MODELS.index(run["model"]), run["method"]
 
 
+def _when(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the day and the version of a measurement."""
+    return {name: found[name] for name in ("date", "version")}
+
+
 def _few(rows: Interactions) -> Interactions:
     """Return the rows of the first users, to warm up with."""
     return rows.take(rows.user_index < 500)
@@ -163,10 +168,13 @@ def forgets(store: Path, rows: Interactions, method: str, n: int, executor: Any,
 
 def report(found: dict[str, Any]) -> str:
     """Return the page."""
-    lines = ["# On a GPU", "", f"`{found['command']}`, {found['date']}, {found['hardware']}, {found['gpu']}", ""]
+    days = sorted({f"{one['date']}, version {one['version']}" for one in found["runs"]})
+    lines = ["# On a GPU", "", f"`{found['command']}`, {'; '.join(days)}, {found['hardware']}, {found['gpu']}", ""]
+    when = [f"{one['date']}, {one['version']}" for one in found["runs"]] if len(days) > 1 else []
     lines += ["Seconds, warm. In brackets the range of the single forgets. Data sets and models were run in turn.", ""]
-    lines += head(["data", "model", "what", "seconds", "at most", "paper", "R@20 / N@20", "stages"])
-    for run in found["runs"]:
+    columns = ["data", "model", "what", "seconds", "at most", "paper", "R@20 / N@20", "stages"]
+    lines += head([*columns, "measured"] if when else columns)
+    for number, run in enumerate(found["runs"]):
         limits, paper = LIMITS[run["dataset"]], PAPER[run["dataset"]]
         place = MODELS.index(run["model"])
         quality = f"{run['recall@20']:.4f} / {run['ndcg@20']:.4f}"
@@ -181,7 +189,7 @@ def report(found: dict[str, Any]) -> str:
         theirs = f"{paper[what][place]:g} min" if what in paper else ""
         shown = ", ".join(f"{name} {value:.2f}" for name, value in stages.items() if value >= 0.005)
         label = "retrain" if what == "retrain" else f"{what}, {run['method']} K={run['shards']}"
-        cells = [run["dataset"], run["model"], label, times, limit, theirs, quality, shown]
+        cells = [run["dataset"], run["model"], label, times, limit, theirs, quality, shown, *when[number : number + 1]]
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "## An epoch of ML-1M beside what it has to move", ""]
     lines += [

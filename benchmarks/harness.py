@@ -17,9 +17,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from receraser.reproduce.cell import code_version
 
 __all__ = ["RESULTS", "Peak", "Times", "alternately", "facts", "peak_memory", "save", "timed"]
 
@@ -118,7 +119,7 @@ def facts(command: str) -> dict[str, Any]:
         "command": command,
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "hardware": _hardware(),
-        "version": version("receraser"),
+        "version": code_version(),
     }
 
 

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 from receraser import seeds
 from receraser.aggregation.learning import LinedUp
 from receraser.aggregation.network import Dense, Fused, Side, side_of
+from receraser.aggregation.tree import MergeTree
 from receraser.aggregation.weighted import WeightedSum
 from receraser.config import EngineConfig, resolve
 from receraser.data.ids import IdMap
@@ -44,10 +45,15 @@ from receraser.training.loop import Descent
 from receraser.training.optimizers import Adam
 from receraser.training.pairs import ADAGRAD, ADAM, PairSteps, Rule
 from receraser.training.sparse import gather, times_dense
+from receraser.training.spectrum import leading
 from receraser.work import Work
 
 GPU = torch.device("cuda")
 CPU = torch.device("cpu")
+
+Shape = tuple[int, int, int]  # users, items, rows
+ML_1M: Shape = (6_000, 3_300, 600_000)
+YELP2018: Shape = (31_000, 38_000, 1_200_000)
 
 
 def world(n_users: int = 600, n_items: int = 300, seed: int = 5) -> Interactions:
@@ -124,11 +130,10 @@ def learned_by_wmf(
     return torch.cat([p, q]).detach().cpu()
 
 
-def check_slots() -> str:
+def check_slots(shape: Shape = YELP2018, size: int = 1024, times: int = 100) -> str:
     """The rows of a batch as large as Yelp2018's are in its slots as on the CPU, and give the same bits every time."""
-    rows, times = large_world_interactions(31_000, 38_000, 1_200_000), 100
-    there, here = (UserRows(rows, batch_size=1024, seed=3, device=device) for device in (GPU, CPU))
-    assert UserRows.pays(rows, 1024)
+    rows = large_world_interactions(*shape)
+    there, here = (UserRows(rows, batch_size=size, seed=3, device=device) for device in (GPU, CPU))
     for epoch in (1, 2):
         for one in (there, here):
             one.prepare(epoch)
@@ -137,10 +142,10 @@ def check_slots() -> str:
             assert all(torch.equal(a.cpu(), b) for a, b in zip(found, expected, strict=True)), f"batch {number}"
     p, q = (
         torch.from_numpy(seeds.normal(key, np.arange(n, dtype=np.uint64), 64)).to(GPU).requires_grad_(True)
-        for key, n in ((1, 1024), (2, len(rows.items)))
+        for key, n in ((1, size), (2, len(rows.items)))
     )
-    _, _, *slots = there.batch(torch.tensor(3, device=GPU))
-    place, item, weight = slots
+    _, _, *slots = there.batch(torch.tensor(there.n_batches - 1, device=GPU))
+    place, item, taken = slots
 
     def step() -> list[torch.Tensor]:
         scores = _SlotScores.apply(p, q, *slots)  # type: ignore[no-untyped-call]
@@ -150,11 +155,11 @@ def check_slots() -> str:
     differing = sum(not all(map(torch.equal, first, step())) for _ in range(times))
     assert not differing, f"{differing} of {times} differ from the first"
     wide_p, wide_q = (one.detach().cpu().double().requires_grad_(True) for one in (p, q))
-    scores = (wide_p[place.cpu()] * wide_q[item.cpu()]).sum(dim=1) * weight.cpu()
+    scores = (wide_p[place.cpu()] * wide_q[item.cpu()]).sum(dim=1) * taken.cpu()
     exact = [scores.detach(), *torch.autograd.grad(scores.square().sum(), (wide_p, wide_q))]
     worst = max(float((a.cpu() - b).norm() / b.norm()) for a, b in zip(first, exact, strict=True))
     assert worst < 1e-5, worst
-    filled = float(weight.mean())
+    filled = int(taken.sum()) / there.n_slots
     return (
         f"{there.n_slots:,} slots, {filled:.0%} of them filled; within {worst:.1e} of float64; the same {times} times"
     )
@@ -222,13 +227,13 @@ def check_gather() -> str:
     return f"relative error {error:.1e}"
 
 
-def check_hardest() -> str:
+def check_hardest(most: int = 32_768) -> str:
     """The hardest of a row's negatives is the CPU's: the first of equals, and of scores that are rounded the best."""
     for n, n_items, n_candidates, dim in (
-        (32_768, 38_048, 32, 64),
-        (1_001, 300, 5, 37),
+        (most, 38_048, 32, 64),
+        (min(most, 1_001), 300, 5, 37),
         (3, 2, 1, 1),
-        (77, 90, 9, 130),
+        (min(most, 77), 90, 9, 130),
     ):
         candidates = torch.from_numpy(seeds.below(1, np.arange(n * n_candidates), n_items).reshape(n, n_candidates))
         p, q = (
@@ -291,11 +296,13 @@ def gradient_of(vectors: torch.Tensor, learned: dict[str, torch.Tensor], some: t
     return torch.from_numpy(drawn).to(GPU) * ~near[:, None]
 
 
-def check_network() -> str:
-    """The attention's kernels agree with torch in float64, of everybody and of some; the same bits 200 times."""
+def check_network(most: int = 38_048) -> str:
+    """The attention's kernels agree with torch in float64, of everybody and of some."""
     worst = 0.0
     sizes = ((10, 3_706, 64, 32), (3, 1_000, 7, 5), (4, 777, 37, 19), (2, 50, 1, 1), (1, 1, 16, 16), (3, 4_500, 33, 65))
-    for n_shards, n, dim, width in (*sizes, (5, 5_000, 128, 128), (10, 38_048, 64, 32), (6, 9_000, 100, 32)):
+    sizes += ((5, 5_000, 128, 128), (10, 38_048, 64, 32), (6, 9_000, 100, 32))
+    for n_shards, people, dim, width in sizes:
+        n = min(people, most)
         lined_up, learned = network_of(n_shards, n, dim, width)
         side = side_of(lined_up, "user", width)
         assert isinstance(side, Fused)
@@ -312,6 +319,11 @@ def check_network() -> str:
                 apart = float((one - other).abs().max() / torch.maximum(other.abs().max(), least))
                 assert apart < 2e-5, f"{n_shards} x {n} x {dim}, {width}: {apart}"
                 worst = max(worst, apart)
+    return f"within {worst:.1e} of float64"
+
+
+def check_repeated() -> str:
+    """The attention's kernels give the same bits 200 times, and captured."""
     lined_up, learned = network_of(10, 38_048, 64, 32)
     side, n = side_of(lined_up, "user", 32), 38_048
     for some in (None, torch.arange(0, n, 37, device=GPU)):
@@ -332,7 +344,7 @@ def check_network() -> str:
                 one.fill_(torch.nan)
             graph.replay()
             assert all(map(torch.equal, first, captured)), "captured and step by step differ"
-    return f"within {worst:.1e} of float64; the same bits 200 times and captured"
+    return "the same bits 200 times and captured"
 
 
 def check_least_squares() -> str:
@@ -353,12 +365,43 @@ def check_least_squares() -> str:
     return f"relative error {worst:.1e}"
 
 
+def check_merge(shape: Shape = YELP2018, times: int = 50) -> str:
+    """Shards merged on the GPU have the item space of those merged on the CPU; the same bits every time."""
+    _, n_items, _ = shape
+    numbers = np.arange(n_items, dtype=np.uint64)
+    held = [np.flatnonzero(seeds.uniform(seeds.derive(k, "held"), numbers) < 0.8) for k in range(5)]
+    maps = [IdMap([str(i) for i in own]) for own in held]
+    # Columns of falling length, as those of submodels: else which directions lead would hang on the last bits.
+    falling = (0.93 ** np.arange(64)).astype(np.float32)
+    columns = [seeds.normal(seeds.derive(k, "shard"), own.astype(np.uint64), 64) * falling for k, own in enumerate(held)]
+
+    def merged(device: torch.device) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        tree = MergeTree(5, lambda k: maps[k], lambda k: columns[k], 96, {}, None, device)
+        return leading(tree.root(), 64, device=device)[0], {name: one.view(np.uint8) for name, one in tree.nodes.items()}
+
+    here, _ = merged(CPU)
+    first, nodes = merged(GPU)
+    some = np.arange(0, len(here), max(1, len(here) // 500))
+    scores, expected = (one[some] @ one[some].T for one in (first, here))
+    error = float(np.linalg.norm(scores - expected) / np.linalg.norm(expected))
+    assert error < 1e-5, error
+    started = time.perf_counter()
+    for _ in range(times):
+        again, others = merged(GPU)
+        assert np.array_equal(first, again), "the same merge gave other bits"
+        assert all(np.array_equal(nodes[name], others[name]) for name in nodes), "the same merge gave other nodes"
+    seconds = (time.perf_counter() - started) / times
+    return f"relative error {error:.1e}; the same {times} times; {seconds:.2f} s"
+
+
 def check_ranking() -> str:
-    """The best items are the same on both devices, ties included."""
+    """The best items are the same on both devices, ties included; and those of a plain sort."""
     scores = torch.from_numpy(seeds.below(8, np.arange(64 * 999), 20).reshape(64, 999).astype(np.float32)) - 10
     exclude = torch.arange(64), torch.arange(64)
     on_gpu = top_k(scores.to(GPU), 50, exclude=(exclude[0].to(GPU), exclude[1].to(GPU)))
     assert torch.equal(on_gpu.cpu(), top_k(scores, 50, exclude=exclude))
+    scores[exclude] = -torch.inf
+    assert torch.equal(on_gpu.cpu(), torch.sort(scores, dim=1, descending=True, stable=True).indices[:, :50])
     return "equal"
 
 
@@ -465,9 +508,8 @@ def in_shards(
     )
 
 
-def check_moves() -> str:
+def check_moves(n: int = 38_000, times: int = 3_000) -> str:
     """What settles and moves a table as large as Yelp2018's is right, and gives the same bits every time."""
-    n, times = 38_000, 3_000
     numbers = np.arange(n, dtype=np.uint64)
     table, squares = (pad(seeds.normal(key, numbers, 64), GPU) for key in (1, 2))
     whole = (pad(seeds.normal(3, numbers, 64), GPU) * 2.0**40).to(torch.int64)
@@ -526,7 +568,7 @@ def check_at_scale(model: str, **settings: object) -> str:
 
     By one worker, by one again, and by eight side by side: small worlds may be too small to show what depends on that.
     """
-    shapes = {10: (6_000, 3_300, 600_000), 1: (31_000, 38_000, 1_200_000)}
+    shapes = {10: ML_1M, 1: YELP2018}
     seconds = []
     for shards, shape in shapes.items():
         rows = large_world_interactions(*shape)
@@ -544,14 +586,14 @@ def check_at_scale(model: str, **settings: object) -> str:
 
 
 def check_attended(
-    model: str, shape: tuple[int, int, int] = (6_000, 3_300, 600_000), users: int = 256, **settings: object
+    model: str, shape: Shape = ML_1M, users: int = 256, *, slots: bool = False, **settings: object
 ) -> str:
     """Attention over ten shards of ML-1M's size: learned again in other workers, and after a forget, the same.
 
-    `users`: of a batch. With many items their rows are padded, and no table is made (`UserRows`).
+    `users`: of a batch. With many items their rows are in slots, and no table is made (`UserRows`).
     """
     rows = large_world_interactions(*shape)
-    assert UserRows.pays(rows, users) == (shape[1] > 10_000)
+    assert UserRows.pays(rows, users) == slots
     gone = ForgetRequest.of(users=rows.users.ids[:3])
     left = rows.take(~gone.cells(rows))
     batches: dict[str, object] = {"n_epochs": 3, "batch_size": 32_768, "user_batch_size": users}
@@ -581,7 +623,9 @@ CHECKS: dict[str, Callable[[], str]] = {
     "gather": check_gather,
     "hardest": check_hardest,
     "network": check_network,
+    "network, repeated": check_repeated,
     "least squares": check_least_squares,
+    "merge": check_merge,
     "ranking": check_ranking,
     "evaluation": check_evaluation,
     "weighted sum": check_weighted,
@@ -597,7 +641,7 @@ CHECKS: dict[str, Callable[[], str]] = {
     "wmf at scale": lambda: check_at_scale("wmf"),
     "lightgcn at scale": lambda: check_at_scale("lightgcn", n_epochs=4, batch_size=8192, learning_rate=0.005),
     "attention over wmf at scale": lambda: check_attended("wmf"),
-    "attention over wmf, many items": lambda: check_attended("wmf", (31_000, 38_000, 1_200_000), 1_024),
+    "attention over wmf, many items": lambda: check_attended("wmf", YELP2018, 1_024, slots=True),
     "attention over bpr at scale": lambda: check_attended("bpr", n_epochs=4, batch_size=2048, learning_rate=0.05),
 }
 

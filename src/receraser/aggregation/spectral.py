@@ -37,7 +37,7 @@ from receraser.data.ids import IdMap
 from receraser.data.interactions import Interactions
 from receraser.errors import UsageError
 from receraser.fingerprint import Tensors
-from receraser.models.factors import FactorModel
+from receraser.models.factors import FactorModel, torch_device
 from receraser.models.folded import FoldedScorer
 from receraser.models.gram import Gram
 from receraser.protocols import Progress, Reuse, Scorer
@@ -79,6 +79,8 @@ class Spectral:
     polish
         So many alternating sweeps over all surviving rows afterwards, ending on the item side: exact too, but a pass
         over everything, and with pairwise submodels a WMF merely started from them.
+    device
+        Where nodes of the tree are cut; the submodels' own side of it, and the sweeps, are computed on the CPU.
     """
 
     name: ClassVar[str] = "spectral"
@@ -90,6 +92,7 @@ class Spectral:
     missing_weight: float = 0.0
     regularization: float = 0.0
     polish: int = 0
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         settings.check(self, at_least_one=["rank"], choices={"merge": ("auto", *_MERGES)})
@@ -128,6 +131,7 @@ class Spectral:
     ) -> tuple[Tensors, Mapping[str, object]]:
         """Merge again; nodes that are known are not computed anew. The result does not depend on which are known."""
         with one_torch_thread():
+            device = torch_device(self.device)
             tree = MergeTree(
                 len(submodels),
                 lambda k: submodels[k].items_,
@@ -135,8 +139,9 @@ class Spectral:
                 max(self._width_for(len(submodels)), self.rank),
                 known,
                 progress,
+                device,
             )
-            vectors, values = leading(tree.root(), self.rank)
+            vectors, values = leading(tree.root(), self.rank, device=device)
             q = self._scaled(vectors, submodels[0]).astype(np.float32)
             if self.polish:
                 weight, penalty = self.fold_in_settings(submodels[0], interactions.density)

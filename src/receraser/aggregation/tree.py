@@ -9,7 +9,7 @@ below has changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from receraser.protocols import Progress
 from receraser.training.kernels import on_cpu, threads
 from receraser.training.pool import spread
 from receraser.training.spectrum import Group, leading
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["MergeTree", "holding", "needed"]
 
@@ -102,6 +105,8 @@ class MergeTree:
         saves above it (two shards of 64 columns each, where the width is 96 or more).
     known
         Nodes that need not be computed.
+    device
+        Where nodes are cut.
     """
 
     def __init__(
@@ -112,7 +117,9 @@ class MergeTree:
         width: int,
         known: Tensors,
         progress: Progress | None,
+        device: torch.device | None = None,
     ) -> None:
+        self._device = device
         self._n_shards = n_shards
         self._columns = columns
         self._width = width
@@ -142,7 +149,7 @@ class MergeTree:
             return Node(self._places[name], np.asarray(self._known[name], dtype=np.float32), cut=True)
         at, columns, cut = self._both(level, i)
         if level and _too_wide(columns.shape[1], self._width):
-            columns, cut = leading(columns, self._width, np.float32)[0], True
+            columns, cut = leading(columns, self._width, np.float32, self._device)[0], True
             text = np.frombuffer(self.items.some(at).text, dtype=np.uint8)
             self.nodes |= {name: columns, f"{name}.items": text}
         return Node(at, columns if isinstance(columns, np.ndarray) else columns.whole(), cut)
@@ -192,6 +199,19 @@ class _Beside:
         for columns, row in self._parts:
             self._gathered(columns, row[rows], edge, out)
             edge += columns.shape[1]
+
+    def on(self, device: torch.device) -> torch.Tensor:
+        """Return it laid out on a GPU; float32 travels there, and becomes float64."""
+        import torch
+
+        laid_out = torch.empty(self.shape, dtype=torch.float64, device=device)
+        for (columns, row), group in zip(self._parts, self.groups, strict=True):
+            nothing = torch.zeros((1, columns.shape[1]), device=device)
+            there = torch.cat([torch.from_numpy(columns).to(device), nothing])
+            # Whoever has not got an item has its place at the end, where nothing is.
+            place = torch.from_numpy(np.where(row < 0, len(columns), row)).to(device)
+            laid_out[:, group.columns] = there.index_select(0, place)
+        return laid_out
 
     def whole(self) -> Columns:
         """Return it laid out: a node so narrow that it is not cut."""

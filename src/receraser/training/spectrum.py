@@ -1,7 +1,8 @@
-"""The deterministic spectral toolbox: square roots, leading directions, and merging of factors. Float64 on the CPU.
+"""The deterministic spectral toolbox: square roots, leading directions, and merging of factors, in float64.
 
 Everything here is a pure function of its input in canonical order: one eigen-decomposition of a small symmetric matrix
-(LAPACK, in a worker with one thread and pinned code paths), no start vector, no iteration count, no warm start. The
+(LAPACK, in a worker with one thread and pinned code paths), no start vector, no iteration count, no warm start. Where
+there is a GPU the products of tall matrices are taken there, whole; the small one is decomposed on the CPU. The
 sign of a direction is fixed by its largest coordinate. Nearly equal eigenvalues leave the directions between them to
 rounding: the space they span, and so every score, is not affected.
 """
@@ -11,13 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from receraser.training.kernels import on_cpu, threads
 from receraser.training.pool import spread
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Group", "Tall", "leading", "signs", "square_root", "whitened"]
 
@@ -55,9 +59,16 @@ class Tall(Protocol):
         """Write some rows; from several threads at a time."""
         ...
 
+    def on(self, device: torch.device) -> torch.Tensor:
+        """Return all of it on a GPU, as float64."""
+        ...
+
 
 def leading(
-    columns: NDArray[np.floating] | Tall, rank: int, dtype: type[np.floating] = np.float64
+    columns: NDArray[np.floating] | Tall,
+    rank: int,
+    dtype: type[np.floating] = np.float64,
+    device: torch.device | None = None,
 ) -> tuple[NDArray[Any], Matrix]:
     """Return U S of the `rank` leading singular directions of a tall matrix, and all singular values, largest first.
 
@@ -67,15 +78,22 @@ def leading(
     orthogonal to each other are taken to be zero, though rounding to float32 has left something of them: what is found
     below that is noise, and is zero too.
 
+    Parameters
+    ----------
+    device
+        A GPU that takes the products, of all rows at once: other last bits, the same ones every time.
+
     Examples
     --------
     >>> kept, values = leading(np.array([[3.0, 0.0], [0.0, -2.0], [0.0, 0.0]]), 1)
     >>> kept.tolist(), values.tolist()
     ([[3.0], [0.0], [0.0]], [3.0, 2.0])
     """
+    groups = [Group(slice(0, columns.shape[1]), orthogonal=False)] if isinstance(columns, np.ndarray) else columns.groups
+    if device is not None and device.type != "cpu" and min(columns.shape):
+        return _leading_there(columns, groups, rank, dtype, device)
     n, width = columns.shape
     stretches = _stretches(n)
-    groups = [Group(slice(0, width), orthogonal=False)] if isinstance(columns, np.ndarray) else columns.groups
     add_squares = on_cpu().add_squares
 
     def squared(stretch: Sequence[slice]) -> Matrix:
@@ -88,11 +106,7 @@ def leading(
     gram = np.zeros((width, width))
     for part in spread(squared, stretches, n_threads):
         gram += part
-    values, vectors = np.linalg.eigh(gram)  # ascending; of the lower half
-    singular = np.sqrt(np.maximum(values[::-1], 0.0))
-    chosen = np.ascontiguousarray(vectors[:, ::-1][:, :rank])  # (width, min(rank, width))
-    noise = _ROUNDED if any(group.orthogonal for group in groups) else _NOISE
-    chosen[:, singular[: chosen.shape[1]] <= (singular[0] * noise if width else 0.0)] = 0.0
+    chosen, singular = _directions(gram, groups, rank)
     kept = np.zeros((n, rank), dtype=dtype)
 
     def project(stretch: Sequence[slice]) -> tuple[Matrix, Matrix]:
@@ -111,6 +125,45 @@ def leading(
 
     spread(turn, stretches, n_threads)
     return kept, singular
+
+
+def _leading_there(
+    columns: NDArray[np.floating] | Tall,
+    groups: Sequence[Group],
+    rank: int,
+    dtype: type[np.floating],
+    device: torch.device,
+) -> tuple[NDArray[Any], Matrix]:
+    """Do the same with the products of a GPU, in one piece each."""
+    import torch
+
+    if isinstance(columns, np.ndarray):
+        tall = torch.from_numpy(np.ascontiguousarray(columns)).to(device).to(torch.float64)
+    else:
+        tall = columns.on(device)
+    gram = (tall.T @ tall).cpu().numpy()  # (width, width)
+    for group in groups:
+        if group.orthogonal:
+            own = gram[group.columns, group.columns]
+            own[:] = np.diag(own.diagonal())
+    chosen, singular = _directions(gram, groups, rank)
+    kind = torch.float32 if dtype is np.float32 else torch.float64
+    made = (tall @ torch.from_numpy(chosen).to(device)).to(kind)  # (n, at most rank)
+    turned = signs(torch.stack([made.amin(dim=0), made.amax(dim=0)]).cpu().numpy())
+    kept = np.zeros((len(made), rank), dtype=dtype)
+    kept[:, : chosen.shape[1]] = made.cpu().numpy()
+    kept[:, : chosen.shape[1]] *= turned
+    return kept, singular
+
+
+def _directions(gram: Matrix, groups: Sequence[Group], rank: int) -> tuple[Matrix, Matrix]:
+    """Return the leading eigenvectors of X^T X, zeros where there is only noise, and the singular values of X."""
+    values, vectors = np.linalg.eigh(gram)  # ascending; of the lower half
+    singular = np.sqrt(np.maximum(values[::-1], 0.0))
+    chosen = np.ascontiguousarray(vectors[:, ::-1][:, :rank])  # (width, min(rank, width))
+    noise = _ROUNDED if any(group.orthogonal for group in groups) else _NOISE
+    chosen[:, singular[: chosen.shape[1]] <= (singular[0] * noise if len(gram) else 0.0)] = 0.0
+    return chosen, singular
 
 
 def _add_products(
