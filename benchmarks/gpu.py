@@ -7,6 +7,9 @@ A retrain is the whole fit with its validation, from rows in memory to a state. 
 open store and ends with the published, certified state; its figure is the median over a few users (spectral) or single
 interactions (receraser). Workers are warm: imports, compilers and the first look at the device are nobody's training.
 Runs are added to those that the file holds already, and replace those of the same data, model and method.
+
+What is published is certified and stored, so this needs the package's own dependencies (cryptography, pyarrow,
+safetensors), though no numba; `tools/check_cuda.py` and `tools/cells_on_gpu.py` need numpy, scipy and torch alone.
 """
 
 from __future__ import annotations

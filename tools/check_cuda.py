@@ -373,11 +373,15 @@ def check_merge(shape: Shape = YELP2018, times: int = 50) -> str:
     maps = [IdMap([str(i) for i in own]) for own in held]
     # Columns of falling length, as those of submodels: else which directions lead would hang on the last bits.
     falling = (0.93 ** np.arange(64)).astype(np.float32)
-    columns = [seeds.normal(seeds.derive(k, "shard"), own.astype(np.uint64), 64) * falling for k, own in enumerate(held)]
+    columns = [
+        seeds.normal(seeds.derive(k, "shard"), own.astype(np.uint64), 64) * falling for k, own in enumerate(held)
+    ]
 
     def merged(device: torch.device) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         tree = MergeTree(5, lambda k: maps[k], lambda k: columns[k], 96, {}, None, device)
-        return leading(tree.root(), 64, device=device)[0], {name: one.view(np.uint8) for name, one in tree.nodes.items()}
+        return leading(tree.root(), 64, device=device)[0], {
+            name: one.view(np.uint8) for name, one in tree.nodes.items()
+        }
 
     here, _ = merged(CPU)
     first, nodes = merged(GPU)

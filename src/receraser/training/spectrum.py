@@ -89,7 +89,9 @@ def leading(
     >>> kept.tolist(), values.tolist()
     ([[3.0], [0.0], [0.0]], [3.0, 2.0])
     """
-    groups = [Group(slice(0, columns.shape[1]), orthogonal=False)] if isinstance(columns, np.ndarray) else columns.groups
+    groups = (
+        [Group(slice(0, columns.shape[1]), orthogonal=False)] if isinstance(columns, np.ndarray) else columns.groups
+    )
     if device is not None and device.type != "cpu" and min(columns.shape):
         return _leading_there(columns, groups, rank, dtype, device)
     n, width = columns.shape
