@@ -83,7 +83,7 @@ def measured(folder: Path, dataset: str, model: str, methods: Sequence[str], n_f
             engine = Engine.from_config(config, executor=executor)
             seconds = timed(lambda: engine.fit(rows, valid=valid))  # noqa: B023
             run: dict[str, Any] = {"dataset": dataset, "model": model, "method": method, "fit": seconds}
-            run |= {"stages": dict(engine.seconds), "shards": engine.config.shards} | _when(facts(""))
+            run |= {"stages": dict(engine.seconds), "shards": engine.config.shards} | _when()
             metrics = engine.evaluate(data.test).metrics
             run |= {name: metrics[name] for name in METRICS}
             if method != "retrain":
@@ -141,9 +141,16 @@ def _name(run: dict[str, Any]) -> tuple[str, int, str]:
     return run["dataset"], MODELS.index(run["model"]), run["method"]
 
 
-def _when(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the day and the version of a measurement."""
-    return {name: found[name] for name in ("date", "version")}
+def _when() -> dict[str, Any]:
+    """Return the day, the version and the place of a measurement."""
+    import torch
+
+    found = facts("")
+    return {name: found[name] for name in ("date", "version", "hardware")} | {"gpu": torch.cuda.get_device_name()}
+
+
+def _told(run: dict[str, Any]) -> str:
+    return f"{run['date']}, version {run['version']}, {run['hardware']}, {run['gpu']}"
 
 
 def _few(rows: Interactions) -> Interactions:
@@ -171,9 +178,9 @@ def forgets(store: Path, rows: Interactions, method: str, n: int, executor: Any,
 
 def report(found: dict[str, Any]) -> str:
     """Return the page."""
-    days = sorted({f"{one['date']}, version {one['version']}" for one in found["runs"]})
-    lines = ["# On a GPU", "", f"`{found['command']}`, {'; '.join(days)}, {found['hardware']}, {found['gpu']}", ""]
-    when = [f"{one['date']}, {one['version']}" for one in found["runs"]] if len(days) > 1 else []
+    several = list(dict.fromkeys(map(_told, found["runs"])))
+    lines = ["# On a GPU", "", f"`{found['command']}`, {'; '.join(several)}", ""]
+    when = [f"{one['date']}, {one['version']}" for one in found["runs"]] if len(several) > 1 else []
     lines += ["Seconds, warm. In brackets the range of the single forgets. Data sets and models were run in turn.", ""]
     columns = ["data", "model", "what", "seconds", "at most", "paper", "R@20 / N@20", "stages"]
     lines += head([*columns, "measured"] if when else columns)
@@ -196,6 +203,7 @@ def report(found: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "## An epoch of ML-1M beside what it has to move", ""]
     lines += [
+        f"{_told(found)}.",
         "The floor is the bytes that have to be read and written over the 4.8 TB/s of an H200's memory. The tables fit",
         "into its cache, so for LightGCN, which reads the same vectors again and again, it is no lower bound.",
     ]

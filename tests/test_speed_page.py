@@ -31,6 +31,15 @@ def test_runs_of_several_versions_are_told_apart() -> None:
     assert sum(line.endswith("| measured |") for line in lines) == 1
 
 
+def test_runs_of_one_version_say_it_once() -> None:
+    found = json.loads((RESULTS / "gpu.json").read_text())
+    for one in found["runs"]:
+        one["version"] = "1.2.3"
+    page_of_them = gpu.report(found)
+    assert "measured |" not in page_of_them
+    assert page_of_them.count("1.2.3") == 1
+
+
 def test_a_bare_tree_knows_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
     here = facts("")["version"]
 

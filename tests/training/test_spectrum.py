@@ -5,11 +5,12 @@ from multiprocessing import get_context
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from receraser.training import spectrum
-from receraser.training.spectrum import Group, leading, signs, square_root, whitened
+from receraser.training.spectrum import Group, _leading_there, leading, signs, square_root, whitened
 
 
 @given(st.integers(0, 30), st.integers(1, 9), st.integers(1, 12), st.integers(0, 1000))
@@ -33,6 +34,9 @@ class Halves:
 
     def write(self, rows: slice, out: np.ndarray) -> None:
         out[:] = self._whole[rows]
+
+    def on(self, device: torch.device) -> torch.Tensor:
+        return torch.from_numpy(self._whole).to(device, torch.float64)
 
 
 @given(st.integers(0, 1200), st.integers(1, 6), st.integers(1, 6), st.integers(1, 12), st.integers(0, 1000))
@@ -60,6 +64,25 @@ def test_products_that_are_said_to_be_zero_are_not_taken() -> None:
     same = np.ones((4, 2))
     assert leading(Halves(same, np.zeros((4, 1)), (True, False)), 1)[1].tolist() == [2.0, 2.0, 0.0]
     assert leading(Halves(same, np.zeros((4, 1)), (False, False)), 1)[1][0] == pytest.approx(8**0.5)
+
+
+@given(
+    st.integers(1, 40), st.integers(1, 6), st.integers(1, 6), st.integers(1, 12), st.integers(0, 1000), st.booleans()
+)
+def test_in_one_piece_as_a_gpu_does_it(n: int, left: int, right: int, rank: int, seed: int, single: bool) -> None:
+    """Its code, on the CPU: narrow, wide, flat, rounded, orthogonal columns; in another order in memory, read-only."""
+    generator, dtype = np.random.default_rng(seed), np.float32 if single else np.float64
+    tables = [leading(generator.normal(size=(n, 7)), width, np.float32)[0] for width in (left, right)]
+    beside = Halves(tables[0], tables[1], (True, False))
+    alone = np.asfortranarray(generator.normal(size=(n, left)))
+    alone.flags.writeable = False
+    for columns, groups in ((beside, beside.groups), (alone, [Group(slice(0, left), orthogonal=False)])):
+        expected, values = leading(columns, rank, dtype)
+        kept, found = _leading_there(columns, groups, rank, dtype, torch.device("cpu"))
+        assert (kept.dtype, kept.shape) == (dtype, expected.shape)
+        np.testing.assert_allclose(found, values, atol=1e-7 * max(1.0, float(values[0])))
+        scale = max(1.0, float(values[0]) ** 2)
+        np.testing.assert_allclose(kept @ kept.T, expected @ expected.T, atol=1e-6 * scale)
 
 
 def test_signs_are_fixed() -> None:

@@ -80,7 +80,8 @@ class Spectral:
         So many alternating sweeps over all surviving rows afterwards, ending on the item side: exact too, but a pass
         over everything, and with pairwise submodels a WMF merely started from them.
     device
-        Where nodes of the tree are cut; the submodels' own side of it, and the sweeps, are computed on the CPU.
+        Where the nodes of the tree and its root are cut; each shard's columns, and the sweeps, are computed on the CPU.
+        An engine says it: where submodels are fitted.
     """
 
     name: ClassVar[str] = "spectral"

@@ -177,7 +177,7 @@ class MergeTree:
 class _Beside:
     """The columns of two nodes, rounded to float32, over the union of their items; zeros where one has not got it.
 
-    Not laid out: `leading` goes through it block by block, and a block of it fits into the cache.
+    Not laid out on the CPU: `leading` goes through it block by block, and a block of it fits into the cache.
     """
 
     def __init__(self, at: Places, nodes: Sequence[Node]) -> None:
@@ -207,7 +207,7 @@ class _Beside:
         laid_out = torch.empty(self.shape, dtype=torch.float64, device=device)
         for (columns, row), group in zip(self._parts, self.groups, strict=True):
             nothing = torch.zeros((1, columns.shape[1]), device=device)
-            there = torch.cat([torch.from_numpy(columns).to(device), nothing])
+            there = torch.cat([torch.from_numpy(np.require(columns, requirements=["W"])).to(device), nothing])
             # Whoever has not got an item has its place at the end, where nothing is.
             place = torch.from_numpy(np.where(row < 0, len(columns), row)).to(device)
             laid_out[:, group.columns] = there.index_select(0, place)

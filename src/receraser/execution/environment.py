@@ -97,6 +97,7 @@ def _probe(device: str) -> str:
     x = torch.from_numpy(numbers).to(device)
     results = {
         "product": x.T @ x,
+        "product of doubles": x.double().T @ x.double(),
         "softplus": torch.nn.functional.softplus(x),
         "exp": torch.exp(x),
         "root": (x.square() + 1.0).sqrt(),

@@ -2,7 +2,7 @@
 
 Everything here is a pure function of its input in canonical order: one eigen-decomposition of a small symmetric matrix
 (LAPACK, in a worker with one thread and pinned code paths), no start vector, no iteration count, no warm start. Where
-there is a GPU the products of tall matrices are taken there, whole; the small one is decomposed on the CPU. The
+a GPU is asked for, the products of tall matrices are taken there, whole; the small one is decomposed on the CPU. The
 sign of a direction is fixed by its largest coordinate. Nearly equal eigenvalues leave the directions between them to
 rounding: the space they span, and so every score, is not affected.
 """
@@ -80,6 +80,12 @@ def leading(
 
     Parameters
     ----------
+    columns
+        A tall matrix, or what writes it down.
+    rank
+        How many directions are kept.
+    dtype
+        Of what is kept.
     device
         A GPU that takes the products, of all rows at once: other last bits, the same ones every time.
 
@@ -140,7 +146,7 @@ def _leading_there(
     import torch
 
     if isinstance(columns, np.ndarray):
-        tall = torch.from_numpy(np.ascontiguousarray(columns)).to(device).to(torch.float64)
+        tall = torch.from_numpy(np.require(columns, requirements=["C", "W"])).to(device).to(torch.float64)
     else:
         tall = columns.on(device)
     gram = (tall.T @ tall).cpu().numpy()  # (width, width)
@@ -162,7 +168,7 @@ def _directions(gram: Matrix, groups: Sequence[Group], rank: int) -> tuple[Matri
     """Return the leading eigenvectors of X^T X, zeros where there is only noise, and the singular values of X."""
     values, vectors = np.linalg.eigh(gram)  # ascending; of the lower half
     singular = np.sqrt(np.maximum(values[::-1], 0.0))
-    chosen = np.ascontiguousarray(vectors[:, ::-1][:, :rank])  # (width, min(rank, width))
+    chosen = vectors[:, ::-1][:, :rank].copy()  # (width, min(rank, width))
     noise = _ROUNDED if any(group.orthogonal for group in groups) else _NOISE
     chosen[:, singular[: chosen.shape[1]] <= (singular[0] * noise if len(gram) else 0.0)] = 0.0
     return chosen, singular

@@ -46,6 +46,8 @@ class OnHost(torch.Tensor):
             raise RuntimeError(f"{name}: expected all tensors on one device, found some on the GPU, some on the host")
         if there and isinstance(args[0], OnHost) and name in ("__getitem__", "__setitem__"):
             raise RuntimeError(f"{name}: a tensor of the host is not indexed by one of the GPU")
+        if there and any(one.ndim for one in given if isinstance(one, OnHost)):
+            Recording.refuse(f"{name} with a tensor of the host")
         with torch._C.DisableTorchFunctionSubclass():
             found = func(*args, **(kwargs or {}))
         return found if there else on_host(found)
