@@ -22,7 +22,7 @@ check: $(READY)
 
 kernels: $(READY)
 	.venv/bin/python -c 'import triton' 2>/dev/null || .venv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps -r requirements/kernels.txt
-	TRITON_INTERPRET=1 .venv/bin/python -m pytest -n auto tests/training/kernels tests/aggregation/test_network.py
+	TRITON_INTERPRET=1 .venv/bin/python -m pytest -n auto --dist worksteal tests/training/kernels tests/aggregation/test_network.py
 
 bench: $(READY)
 	@test -d "$(DATA)" || { echo "make bench: name the folder that holds ml-1m, like: make bench DATA=~/data" >&2; exit 2; }

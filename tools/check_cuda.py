@@ -299,6 +299,7 @@ def gradient_of(vectors: torch.Tensor, learned: dict[str, torch.Tensor], some: t
 def check_network(most: int = 38_048) -> str:
     """The attention's kernels agree with torch in float64, of everybody and of some."""
     worst = 0.0
+    sizes: tuple[tuple[int, int, int, int], ...]
     sizes = ((10, 3_706, 64, 32), (3, 1_000, 7, 5), (4, 777, 37, 19), (2, 50, 1, 1), (1, 1, 16, 16), (3, 4_500, 33, 65))
     sizes += ((5, 5_000, 128, 128), (10, 38_048, 64, 32), (6, 9_000, 100, 32))
     for n_shards, people, dim, width in sizes:

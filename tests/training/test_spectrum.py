@@ -79,7 +79,8 @@ def test_in_one_piece_as_a_gpu_does_it(n: int, left: int, right: int, rank: int,
     for columns, groups in ((beside, beside.groups), (alone, [Group(slice(0, left), orthogonal=False)])):
         expected, values = leading(columns, rank, dtype)
         kept, found = _leading_there(columns, groups, rank, dtype, torch.device("cpu"))
-        assert (kept.dtype, kept.shape) == (dtype, expected.shape)
+        assert kept.dtype == dtype
+        assert kept.shape == expected.shape
         np.testing.assert_allclose(found, values, atol=1e-7 * max(1.0, float(values[0])))
         scale = max(1.0, float(values[0]) ** 2)
         np.testing.assert_allclose(kept @ kept.T, expected @ expected.T, atol=1e-6 * scale)

@@ -33,8 +33,8 @@ WAITING = ("__bool__", "__float__", "__index__", "__int__", "item", "nonzero", "
 class OnHost(torch.Tensor):
     """A tensor in the memory of the host."""
 
-    is_cuda = False  # type: ignore[assignment]
-    device = HOST  # type: ignore[assignment]
+    is_cuda = False
+    device = HOST
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -124,7 +124,11 @@ def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     Recording.refuse("a copy between host and GPU")
     with torch._C.DisableTorchFunctionSubclass():
         copied = tensor.as_subclass(torch.Tensor).clone()
-    return on_host(copied) if device.type == "cpu" else copied  # type: ignore[no-any-return]
+    return on_host(copied) if device.type == "cpu" else copied
+
+
+def _constant(value: object) -> property:
+    return property(lambda _: value)
 
 
 def _to(original: Any) -> Any:
@@ -146,7 +150,7 @@ def _made(original: Any) -> Any:
         if where.type == "cuda" and original is torch.tensor:
             Recording.refuse("a copy between host and GPU")
         found: torch.Tensor = original(*args, **kwargs)
-        return found if where.type == "cuda" else on_host(found)  # type: ignore[no-any-return]
+        return found if where.type == "cuda" else on_host(found)
 
     return make
 
@@ -178,7 +182,7 @@ def a_gpu() -> Iterator[None]:
     interpreter.prepare()
     with pytest.MonkeyPatch.context() as patch, np.errstate(over="ignore"):  # integers wrap around there without a word
         for name, value in {"is_cuda": True, "device": GPU}.items():
-            patch.setattr(torch.Tensor, name, property(lambda _, value=value: value))
+            patch.setattr(torch.Tensor, name, _constant(value))
         patch.setattr(torch.Tensor, "to", _to(torch.Tensor.to))
         patch.setattr(torch.Tensor, "cpu", lambda self: moved(self, HOST))
         for name in ("numpy", "__array__"):

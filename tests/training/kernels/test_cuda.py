@@ -90,9 +90,10 @@ def test_gradients_of_looked_up_rows() -> None:
 def test_a_fit_repeats_its_bits_and_agrees_with_the_cpu(make: object) -> None:
     assert callable(make)
     world = checkerboard()
-    models: list[FactorModel] = [make("cpu").fit(world.train, valid=world.held_out, seed=3)]
+    here: FactorModel = make("cpu").fit(world.train, valid=world.held_out, seed=3)
+    n_fits = 3 if torch.cuda.is_available() else 1  # one that is pretended has no bits to lose
     with a_gpu():
-        models[:0] = [make("cuda").fit(world.train, valid=world.held_out, seed=3) for _ in range(3)]
-    assert bits(models[0]) == bits(models[1]) == bits(models[2])
-    np.testing.assert_allclose(models[0].user_vectors_, models[3].user_vectors_, atol=5e-3)
-    np.testing.assert_allclose(models[0].item_vectors_, models[3].item_vectors_, atol=5e-3)
+        models = [make("cuda").fit(world.train, valid=world.held_out, seed=3) for _ in range(n_fits)]
+    assert all(bits(one) == bits(models[0]) for one in models)
+    np.testing.assert_allclose(models[0].user_vectors_, here.user_vectors_, atol=5e-3)
+    np.testing.assert_allclose(models[0].item_vectors_, here.item_vectors_, atol=5e-3)
