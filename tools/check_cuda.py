@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 from receraser import seeds
 from receraser.aggregation.learning import LinedUp
 from receraser.aggregation.network import Dense, Fused, Side, side_of
-from receraser.aggregation.tree import MergeTree
+from receraser.aggregation.tree import MergeTree, holding
 from receraser.aggregation.weighted import WeightedSum
 from receraser.config import EngineConfig, resolve
 from receraser.data.ids import IdMap
@@ -33,7 +33,7 @@ from receraser.erasure.plan import plan
 from receraser.erasure.request import ForgetRequest
 from receraser.evaluation import RankingTask, evaluate
 from receraser.execution.local import LocalExecutor
-from receraser.fingerprint import of_tensors
+from receraser.fingerprint import Tensors, of_tensors
 from receraser.models.lightgcn import on_cpu, on_cuda
 from receraser.models.objectives import NonSampling, _hardest, _SlotScores
 from receraser.models.registry import make_factor_model, make_model
@@ -367,7 +367,7 @@ def check_least_squares() -> str:
 
 
 def check_merge(shape: Shape = YELP2018, times: int = 50) -> str:
-    """Shards merged on the GPU have the item space of those merged on the CPU; the same bits every time."""
+    """Shards merged on the GPU are as merged on the CPU; the same bits every time, also where nodes are known."""
     _, n_items, _ = shape
     numbers = np.arange(n_items, dtype=np.uint64)
     held = [np.flatnonzero(seeds.uniform(seeds.derive(k, "held"), numbers) < 0.8) for k in range(5)]
@@ -378,11 +378,9 @@ def check_merge(shape: Shape = YELP2018, times: int = 50) -> str:
         seeds.normal(seeds.derive(k, "shard"), own.astype(np.uint64), 64) * falling for k, own in enumerate(held)
     ]
 
-    def merged(device: torch.device) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        tree = MergeTree(5, lambda k: maps[k], lambda k: columns[k], 96, {}, None, device)
-        return leading(tree.root(), 64, device=device)[0], {
-            name: one.view(np.uint8) for name, one in tree.nodes.items()
-        }
+    def merged(device: torch.device, known: Tensors | None = None) -> tuple[np.ndarray, Tensors]:
+        tree = MergeTree(5, lambda k: maps[k], lambda k: columns[k], 96, known or {}, None, device)
+        return leading(tree.root(), 64, device=device)[0], tree.nodes
 
     here, _ = merged(CPU)
     first, nodes = merged(GPU)
@@ -396,7 +394,10 @@ def check_merge(shape: Shape = YELP2018, times: int = 50) -> str:
         assert np.array_equal(first, again), "the same merge gave other bits"
         assert all(np.array_equal(nodes[name], others[name]) for name in nodes), "the same merge gave other nodes"
     seconds = (time.perf_counter() - started) / times
-    return f"relative error {error:.1e}; the same {times} times; {seconds:.2f} s"
+    known = holding(nodes, [4], 5)
+    assert known, "nothing was cut, so that nothing is known"
+    assert np.array_equal(first, merged(GPU, known)[0]), "with nodes that are known it gave other bits"
+    return f"relative error {error:.1e}; the same {times} times, and with nodes that are known; {seconds:.2f} s"
 
 
 def check_ranking() -> str:
