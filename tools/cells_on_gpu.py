@@ -1,46 +1,59 @@
-"""Compute cells of `receraser reproduce` on one GPU: fits side by side, then what is timed, one after another.
+"""Compute cells of `receraser reproduce` on one GPU: fits side by side, what is timed alone, ranks side by side.
 
     python tools/cells_on_gpu.py figure4 batch --data DIR --dataset ml-1m --forgets 2 --limit 500 --archive cells.tar
 
 `receraser reproduce --jobs` computes whatever is timed alone from its fit on, since a page may show the seconds of the
-fit too (Table 4 does). A GPU that is had for minutes has no time for that. Here several processes fit at once, and hold
-what they fitted; when all are done, one after another forgets, with nothing beside it. So the seconds of requests and
-of full retrains are what they would be alone; those of fits in shards are not, and are left out of these cells, unless
-there is one process only (--jobs 1).
+fit too (Table 4 does), and ranks for all test users right after it. A GPU that is had for minutes has no time for that.
+Here several processes work in three parts, and each begins when all are done with the one before:
 
-Needs numpy, scipy and torch. Cells are kept in DIR/cells as the command keeps them: copy them to where there is a
-report to make. With --archive they are packed too, each when it is done: what was done when time ran out is there.
-Models without shards compute on the CPU: leave them to the command.
+1. They fit side by side, hold what they fitted, and compute whatever is not timed.
+2. One after another forgets, with nothing beside it.
+3. They rank side by side, for the states that came out of it.
+
+So the seconds of requests and of full retrains are what they would be alone; those of fits in shards are not, and are
+left out of these cells, unless there is one process only (--jobs 1).
+
+Needs numpy, scipy and torch. Models without shards, and whatever else is computed on the CPU whatever the device, are
+taken along where numba is, too: without it they would be slow for a reason that is not theirs. Cells are kept in
+DIR/cells as the command keeps them: copy them to where there is a report to make. With --archive they are packed too,
+each when it is done: what was done when time ran out is there.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import multiprocessing
+import os
 import sys
 import tarfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from threading import BrokenBarrierError
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 from receraser.execution.local import LocalExecutor, workers_for
 from receraser.reproduce import paper
-from receraser.reproduce.cell import Cell
+from receraser.reproduce.cell import Cell, Result
 from receraser.reproduce.command import orders_of
 from receraser.reproduce.datasets import Dataset, load
-from receraser.reproduce.jobs import Done, computed, timed
+from receraser.reproduce.forgetting import Rest, begun, prepare
+from receraser.reproduce.jobs import computed, timed
 from receraser.reproduce.kept import Kept
 from receraser.reproduce.measuring import Workshop
 from receraser.reproduce.order import Order
 from receraser.reproduce.runner import in_groups
 from receraser.reproduce.studies.registry import find_study
+from receraser.training.kernels import compiles, use_threads
 
-KINDS = ("fit", "first", "forgets", "batch", "gradual")
+KINDS = ("fit", "first", "forgets", "batch", "gradual", "sweeps")
 
+_LONGEST = 60.0  # seconds that the longest cell may take beyond the limit
 ALONE = ("fit", "first")  # of what is timed: that is fitted when its turn comes, with nothing beside it
 
 
@@ -70,9 +83,10 @@ def _shards(cell: Cell) -> int:
     return cell.config.shards
 
 
-def _wanted(cell: Cell, data: Dataset, kept: Kept, device: str) -> bool:
-    ours = cell.config is not None and cell.device(device) == device and cell.kind in KINDS
-    return ours and not cell.takes_sets and not kept.holds(cell.digest(data.digest, device))
+def _wanted(one: Cell, data: Dataset, kept: Kept, device: str) -> bool:
+    ours = one.config is not None and one.kind in KINDS and not one.takes_sets
+    here = one.device(device) == device or compiles()
+    return ours and here and not kept.holds(one.digest(data.digest, device))
 
 
 class Process:
@@ -86,57 +100,87 @@ class Process:
         self._kept = Kept(options.cells)
         self._executor = LocalExecutor(workers_for(self._options.device))
         self._later: list[tuple[Workshop, list[Cell]]] = []
+        self._begun: list[tuple[Workshop, Cell, Rest]] = []
 
     def fit(self, group: Sequence[Cell]) -> None:
-        """Compute the cells of a group that are not timed; fit for those that are."""
+        """Compute the cells of a group that are not timed; fit for those that are, and warm up."""
+        use_threads(max(1, len(os.sched_getaffinity(0)) // self._options.jobs))
         shop = Workshop(self._mine, self._executor, self._options.device)
         waiting = [cell for cell in group if timed(cell)]
         for cell in [cell for cell in group if not timed(cell)]:
             if self._time_left():
-                self._tell(computed(shop, cell, self._kept, self._data.digest, self._options.device))
-        if waiting and waiting[0].kind not in ALONE and self._time_left():
-            shop.fitted(shop.config(waiting[0]))
+                self._keep(shop, cell)
+        for cell in {repr(cell.config): cell for cell in waiting if cell.kind not in ALONE}.values():
+            if self._time_left():
+                prepare(shop, cell)
         if waiting:
             self._later.append((shop, waiting))
 
     def forget(self) -> None:
-        """Compute what is timed; nobody else does meanwhile."""
+        """Do what is timed; nobody else does anything meanwhile."""
+        use_threads(len(os.sched_getaffinity(0)))
         for shop, cells in self._later:
             for cell in cells:
                 with self._lock:
                     if self._time_left():
-                        done = computed(shop, cell, self._kept, self._data.digest, self._options.device)
-                        if done.result is not None and cell.kind not in ALONE and self._options.jobs > 1:
-                            bare = dataclasses.replace(done.result, seconds={})
-                            self._kept.write(cell, self._data.digest, self._options.device, bare)
-                        self._tell(done)
+                        started = time.time()
+                        self._begun.append((shop, cell, self._begin(shop, cell)))
+                        self._tell(cell, time.time() - started, "; to be ranked")
+
+    def _begin(self, shop: Workshop, cell: Cell) -> Rest:
+        """Begin a cell; an error is raised by the rest, and is told as everybody's is."""
+        try:
+            rest = begun(shop, cell)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
+            return partial(_fail, error)
+        if cell.kind in ALONE or self._options.jobs == 1:
+            return rest
+        return lambda: dataclasses.replace(rest(), seconds={})  # of a fit that others were fitted beside
+
+    def rank(self) -> None:
+        """Do the rest of everything that was begun."""
+        use_threads(max(1, len(os.sched_getaffinity(0)) // self._options.jobs))
+        for shop, cell, rest in self._begun:
+            self._keep(shop, cell, rest)
 
     def close(self) -> None:
         """End the workers."""
         self._executor.close()
 
-    def _time_left(self) -> bool:
-        return bool(time.time() < self._options.until)
-
-    def _tell(self, done: Done) -> None:
-        left = self._options.until - time.time()
-        print(f"{left:6.0f} s left, {done.cell.label}: {done.seconds:.1f} s {done.error}", flush=True)
+    def _keep(self, shop: Workshop, cell: Cell, rest: Rest | None = None) -> None:
+        done = computed(shop, cell, self._kept, self._data.digest, self._options.device, rest)
+        self._tell(cell, done.seconds, done.error and f" failed: {done.error}")
         if self._options.archive is None or done.result is None:
             return
-        digest = done.cell.digest(self._data.digest, self._options.device)
+        digest = cell.digest(self._data.digest, self._options.device)
         with self._lock, tarfile.open(self._options.archive, "a") as archive:
             for path in self._options.cells.glob(f"{digest}.*"):
                 archive.add(path, path.name)
 
+    def _time_left(self) -> bool:
+        return bool(time.time() < self._options.until)
+
+    def _tell(self, cell: Cell, seconds: float, more: str = "") -> None:
+        left = self._options.until - time.time()
+        sys.stdout.write(f"{left:6.0f} s left, {cell.label}: {seconds:.1f} s{more}\n")  # at once: others write too
+        sys.stdout.flush()
+
+
+def _fail(error: Exception) -> Result:
+    raise error
+
 
 def work(options: argparse.Namespace, queue: Any, everybody: Any, lock: Any) -> None:
-    """What a process does: fits until nothing is left, waits for the others, forgets."""
+    """What a process does: fits until nothing is left, forgets and ranks, each when the others have got as far."""
     own = Process(options, lock)
     try:
         while (group := queue.get()) is not None:
             own.fit(group)
-        everybody.wait()
+        everybody.wait(max(1.0, options.until - time.time()))
         own.forget()
+        with contextlib.suppress(BrokenBarrierError):  # somebody is gone: what was begun is ranked all the same
+            everybody.wait(max(1.0, options.until - time.time()) + _LONGEST)
+        own.rank()
     except BaseException:
         everybody.abort()  # nobody waits for one that is gone
         raise
@@ -158,11 +202,14 @@ def main() -> None:
     parser.add_argument("--untimed", action="store_true", help="only what may be computed beside other work")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: to try it")
     parser.add_argument("--jobs", type=int, default=10)
-    parser.add_argument("--limit", type=float, default=3600, help="seconds; no cell begins later")
+    parser.add_argument("--limit", type=float, default=3600, help="seconds; nothing is begun later")
+    parser.add_argument(
+        "--ranking", type=float, default=0, help="seconds of these that are left for ranking at the end"
+    )
     parser.add_argument("--cells", type=Path, default=Path("cells"))
     parser.add_argument("--archive", type=Path)
     options = parser.parse_args()
-    options.until = time.time() + options.limit
+    options.until = time.time() + options.limit - options.ranking
     kept = Kept(options.cells)
     kept.make()
     todo = missing(options, load(options.data, options.dataset), kept)

@@ -24,7 +24,10 @@ def test_cells_are_computed_once_and_packed(tmp_path: Path) -> None:
     studies = "figure4", "first", "--forgets", "1"
     said = computed(tmp_path, *studies, "--jobs", "2")
     n = int(said[0].split()[0])
-    assert n == len(said) - 1 > 1, said
+    begun = [at for at, line in enumerate(said) if line.endswith("; to be ranked")]
+    assert n == len(said) - 1 - len(begun) > 1, said
+    assert begun == list(range(begun[0], begun[0] + len(begun))), "nothing is ranked beside what is timed"
+    assert sum("forgets: " in line for line in said[begun[-1] + 1 :]) == len(begun) - 2, "a first fit, a retrain"
     cells = sorted(tmp_path.glob("cells/*.json"))
     assert len(cells) == n
     with tarfile.open(tmp_path / "cells.tar") as archive:

@@ -47,7 +47,7 @@ FITS = [cell("sisa"), cell("spectral")]
         (Cell("fit", WORLD, additive(WORLD, "gram").config), True),
         (cell("spectral", "forgets", level="users", n=1), True),
         (cell("spectral", "batch", who="random", size=1), True),
-        (cell("spectral", "gradual", share=0.3, steps=2), True),
+        (cell("spectral", "gradual", share=0.3, steps=2), False),
     ],
 )
 def test_whose_seconds_count(one: Cell, counts: bool) -> None:

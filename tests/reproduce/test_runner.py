@@ -229,7 +229,7 @@ def test_a_quick_retrain_is_timed_three_times(
     monkeypatch.setattr(Work, "fit", fit)
     monkeypatch.setattr(measuring, "QUICK", quick)
     shop = Workshop(DATA.pseudonymous(), worker, "cpu")
-    found = shop.fit(Cell("fit", WORLD, settings("retrain").config, {"who": "random", "size": 1}))
+    found = forgetting.compute(shop, Cell("fit", WORLD, settings("retrain").config, {"who": "random", "size": 1}))
     assert found.seconds == {"submodels": seconds}
     assert found.numbers["fits timed"] == (3 if quick > 3 else 1)
 
@@ -245,7 +245,8 @@ def test_epochs_are_chosen_on_rows_that_no_final_figure_is_measured_on(worker: L
     assert 1 <= n <= int(str(ATTENTION.config.aggregation_settings["n_epochs"]))
     trial = Work(ATTENTION.config, worker).fit(data.train, data.valid)
     assert trial.aggregate_facts["best_epoch"] == n
-    assert shop.fit(asked).notes["epochs of the aggregation"] == str(n), "all of them: nothing is left to stop by"
+    found = forgetting.compute(shop, asked)
+    assert found.notes["epochs of the aggregation"] == str(n), "all of them: nothing is left to stop by"
 
 
 def test_a_gpu_is_warmed_up_once_for_each_configuration(monkeypatch: pytest.MonkeyPatch, worker: LocalExecutor) -> None:

@@ -2,6 +2,9 @@
 
 Times are of an open engine in memory, from the request to the next state; publishing it is not in them (the paper's
 are of training alone, too). Workers are warm. Each affected shard is fitted from nothing, and what combines them too.
+
+A cell is computed in two parts: `begun` does what is timed, and returns the rest, which ranks. `compute` does one right
+after the other; where a GPU is had for minutes, the rest waits until nothing is timed any more: tools/cells_on_gpu.py.
 """
 
 from __future__ import annotations
@@ -22,10 +25,12 @@ from receraser.reproduce.measuring import Workshop, ranked
 from receraser.state import State
 from receraser.work import Work
 
-__all__ = ["compute"]
+__all__ = ["Rest", "begun", "compute", "prepare"]
+
+Rest = Callable[[], Result]  # what is left of a cell when all that is timed has been done
 
 
-def forgets(shop: Workshop, cell: Cell) -> Result:
+def forgets(shop: Workshop, cell: Cell) -> Rest:
     """Forget one request after another; each is timed, and what is left at the end is measured.
 
     With `within` among the extras only as many are, one by one, as begin within so many seconds. The others are
@@ -44,64 +49,67 @@ def forgets(shop: Workshop, cell: Cell) -> Result:
             series.setdefault(key, []).append(value)
     if waiting:
         state, _, _ = forgotten(shop, config, state, ForgetRequest.union(waiting))
-    found = ranked(shop.measured(state))
-    return dataclasses.replace(
-        found,
-        seconds=shop.stages(fitted),
-        numbers={
-            **found.numbers,
-            "balance": state.partition.balance,
-            "shards": len(state.shards),
-            "requests": asked,
-            "timed": len(series.get("total", [])),
-        },
-        series=series,
-        notes={**found.notes, "level": state.level},
-    )
+    stages = shop.stages(fitted)
+
+    def rest() -> Result:
+        found = ranked(shop.measured(state))
+        numbers = {"balance": state.partition.balance, "shards": len(state.shards)}
+        numbers |= {"requests": asked, "timed": len(series.get("total", []))}
+        return dataclasses.replace(
+            found,
+            seconds=stages,
+            numbers={**found.numbers, **numbers},
+            series=series,
+            notes={**found.notes, "level": state.level},
+        )
+
+    return rest
 
 
-def batch(shop: Workshop, cell: Cell) -> Result:
+def batch(shop: Workshop, cell: Cell) -> Rest:
     """Forget many users at once."""
     config = shop.config(cell)
     fitted = shop.fitted(config)
     _warm_up(shop, config, fitted.state)
     request = batch_of(shop.data, str(cell.extras["who"]), float(cell.extras["size"]), cell.seed)
     state, seconds, report = forgotten(shop, config, fitted.state, request)
-    found = ranked(shop.measured(state))
-    numbers = {"forgotten": len(request.users), "balance": state.partition.balance, **_numbers(seconds, report)}
-    return dataclasses.replace(
-        found,
-        seconds=dict(fitted.seconds),
-        numbers={**found.numbers, **numbers, "of shards": len(state.shards)},
-        notes={**found.notes, "path": report.path},
-    )
+    of_the_fit = dict(fitted.seconds)
+
+    def rest() -> Result:
+        found = ranked(shop.measured(state))
+        numbers = {"forgotten": len(request.users), "balance": state.partition.balance, **_numbers(seconds, report)}
+        return dataclasses.replace(
+            found,
+            seconds=of_the_fit,
+            numbers={**found.numbers, **numbers, "of shards": len(state.shards)},
+            notes={**found.notes, "path": report.path},
+        )
+
+    return rest
 
 
 def gradual(shop: Workshop, cell: Cell) -> Result:
-    """Let a share of the users leave in equal steps; measure after each."""
+    """Let a share of the users leave in equal steps; measure after each. No page has its seconds."""
     config = shop.config(cell)
     fitted = shop.fitted(config)
     state = fitted.state
     share, steps = float(cell.extras["share"]), int(cell.extras["steps"])
-    _warm_up(shop, config, state)
     everybody = requests(state.train, "users", len(state.train.users), cell.seed)  # in the order they are drawn in
     bounds = [round(share * step / steps * len(everybody)) for step in range(steps + 1)]
     first = shop.measured(state)
     series: dict[str, list[float]] = {
         "gone": [0.0],
         "balance": [state.partition.balance],
-        "total": [0.0],
         "shards": [0.0],
     }
     series |= {name: [first.metrics[name]] for name in ranked(first).metrics}
     found = ranked(first)
     for step in range(steps):
         request = ForgetRequest.union(everybody[bounds[step] : bounds[step + 1]])
-        state, seconds, report = forgotten(shop, config, state, request)
+        state, _, report = forgotten(shop, config, state, request)
         found = ranked(shop.measured(state))
         series["gone"].append(share * (step + 1) / steps)
         series["balance"].append(state.partition.balance)
-        series["total"].append(seconds["total"])
         series["shards"].append(len(report.shards_retrained))
         for name, value in found.metrics.items():
             series[name].append(value)
@@ -134,16 +142,33 @@ def _numbers(seconds: Mapping[str, float], report: ForgetReport) -> dict[str, fl
     return {**stages, "shards": len(report.shards_retrained), "rows": removed}
 
 
-def compute(shop: Workshop, cell: Cell) -> Result:
-    """Compute a cell, of whichever kind."""
-    kinds: dict[str, Callable[[Cell], Result]] = {
+def prepare(shop: Workshop, cell: Cell) -> None:
+    """Fit what a cell is to forget from, and forget once for nothing: what is left to begin is all timed."""
+    if cell.kind in ("forgets", "batch"):
+        config = shop.config(cell)
+        _warm_up(shop, config, shop.fitted(config).state)
+
+
+def begun(shop: Workshop, cell: Cell) -> Rest:
+    """Do of a cell, of whichever kind, what is timed; return the rest."""
+    if cell.kind == "forgets":
+        return forgets(shop, cell)
+    if cell.kind == "batch":
+        return batch(shop, cell)
+    if cell.kind == "fit":
+        return shop.fit(cell)
+    if cell.kind == "first":
+        first = shop.first(cell)
+        return lambda: first
+    untimed: dict[str, Callable[[Cell], Result]] = {
         "rows": shop.rows,
-        "fit": shop.fit,
-        "first": shop.first,
         "sweeps": shop.sweeps,
         "store": shop.store,
-        "forgets": lambda one: forgets(shop, one),
-        "batch": lambda one: batch(shop, one),
         "gradual": lambda one: gradual(shop, one),
     }
-    return kinds[cell.kind](cell)
+    return lambda: untimed[cell.kind](cell)
+
+
+def compute(shop: Workshop, cell: Cell) -> Result:
+    """Compute a cell, of whichever kind."""
+    return begun(shop, cell)()

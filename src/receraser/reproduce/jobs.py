@@ -15,7 +15,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
@@ -44,17 +44,21 @@ class Done:
 
 def timed(cell: Cell) -> bool:
     """Say whether a page shows the seconds of a cell: of requests, full retrains that they are held to, first fits."""
-    kinds = ("forgets", "batch", "gradual", "first")
-    return cell.kind in kinds or (cell.config is not None and cell.config.shards == 1)
+    return cell.kind in ("forgets", "batch", "first") or (cell.config is not None and cell.config.shards == 1)
 
 
-def computed(shop: Workshop, cell: Cell, kept: Kept, rows: str, device: str) -> Done:
-    """Compute a cell and keep it; what it fails by is told and not raised, so that others go on."""
+def computed(
+    shop: Workshop, cell: Cell, kept: Kept, rows: str, device: str, rest: Callable[[], Result] | None = None
+) -> Done:
+    """Compute a cell, or the rest of one that was begun, and keep it.
+
+    What it fails by is told and not raised, so that others go on.
+    """
     from receraser.reproduce.forgetting import compute
 
     started = time.perf_counter()
     try:
-        result = compute(shop, cell)
+        result = compute(shop, cell) if rest is None else rest()
     except ReceraserError as error:
         return Done(cell, time.perf_counter() - started, error=str(error))
     except Exception as error:  # noqa: BLE001 - a GPU that is full, a package that is missing: of this cell alone

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,7 +53,7 @@ class Fitted:
 class Workshop:
     """Where cells are computed.
 
-    The last fit's submodels are kept, and what they were put together to in another way last.
+    The last fit's submodels are kept, and what they were put together to in other ways.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Workshop:
         self.executor = executor
         self.device = device
         self._last: dict[str, tuple[_Name, Fitted]] = {}  # by stage: what the last fit's submodels depend on, the fit
-        self._combined: dict[str, Fitted] = {}  # by stage: the last fit's submodels, put together in another way
+        self._combined: dict[str, list[Fitted]] = {}  # by stage: the last fit's submodels, put together in other ways
         self._epochs: dict[str, int] = {}
         self.pretraining: dict[str, float] = {}  # seconds of a partition's vectors, by what they depend on
         self.warm: set[str] = set()  # configurations that somebody was forgotten with, once, before times count
@@ -85,18 +85,22 @@ class Workshop:
         density = 100 * len(whole) / max(1, len(whole.users) * len(whole.items))
         return Result(numbers={**numbers, "density": density}, notes={"origin": data.origin})
 
-    def fit(self, cell: Cell) -> Result:
-        """Fit, without whoever is gone, and measure."""
+    def fit(self, cell: Cell) -> Callable[[], Result]:
+        """Fit, without whoever is gone; return what measures it."""
         config = self.config(cell)
         fitted = self.fitted(config, gone_in(self.data, cell))
-        found = self.measured(fitted.state)
         runs = self._runs(config, fitted)
-        return dataclasses.replace(
-            ranked(found),
-            seconds=sorted(runs, key=_total)[len(runs) // 2],
-            numbers=_sizes(fitted.state) | {"users": found.users, "fits timed": len(runs)},
-            notes=dict(ranked(found).notes) | self._about(fitted.state),
-        )
+
+        def rest() -> Result:
+            found = self.measured(fitted.state)
+            return dataclasses.replace(
+                ranked(found),
+                seconds=sorted(runs, key=_total)[len(runs) // 2],
+                numbers=_sizes(fitted.state) | {"users": found.users, "fits timed": len(runs)},
+                notes=dict(ranked(found).notes) | self._about(fitted.state),
+            )
+
+        return rest
 
     def _runs(self, config: EngineConfig, fitted: Fitted) -> list[dict[str, float]]:
         """Return the seconds of a fit; of a quick full retrain, which times of forgetting are shares of, of several."""
@@ -195,9 +199,11 @@ class Workshop:
             self._last[stage] = name, last
         if last.state.config == config:
             return last
-        combined = self._combined.get(stage)
-        if combined is None or combined.state.config != config:
-            combined = self._combined[stage] = self._combined_anew(last, config)
+        others = self._combined.setdefault(stage, [])
+        combined = next((one for one in others if one.state.config == config), None)
+        if combined is None:
+            combined = self._combined_anew(last, config)
+            others.append(combined)
         return combined
 
     def _warm_up(self, config: EngineConfig) -> None:
