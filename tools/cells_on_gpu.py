@@ -101,11 +101,13 @@ class Process:
         self._executor = LocalExecutor(workers_for(self._options.device))
         self._later: list[tuple[Workshop, list[Cell]]] = []
         self._begun: list[tuple[Workshop, Cell, Rest]] = []
+        self._warm: set[str] = set()  # the workers are the same for all workshops: what one has warmed is warm
 
     def fit(self, group: Sequence[Cell]) -> None:
         """Compute the cells of a group that are not timed; fit for those that are, and warm up."""
         use_threads(max(1, len(os.sched_getaffinity(0)) // self._options.jobs))
         shop = Workshop(self._mine, self._executor, self._options.device)
+        shop.warm = self._warm
         waiting = [cell for cell in group if timed(cell)]
         for cell in [cell for cell in group if not timed(cell)]:
             if self._time_left():
@@ -170,11 +172,17 @@ def _fail(error: Exception) -> Result:
     raise error
 
 
-def work(options: argparse.Namespace, queue: Any, everybody: Any, lock: Any) -> None:
-    """What a process does: fits until nothing is left, forgets and ranks, each when the others have got as far."""
+def work(options: argparse.Namespace, queue: Any, whole: list[list[Cell]], everybody: Any, lock: Any) -> None:
+    """What a process does: fits until nothing is left, forgets and ranks, each when the others have got as far.
+
+    Its share of what has one shard was dealt to it (`whole`): that takes no time to fit for, so that the first process
+    to be idle would take it all, and have it all to rank.
+    """
     own = Process(options, lock)
     try:
         while (group := queue.get()) is not None:
+            own.fit(group)
+        for group in whole:
             own.fit(group)
         everybody.wait(max(1.0, options.until - time.time()))
         own.forget()
@@ -219,11 +227,14 @@ def main() -> None:
     context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
     jobs = min(options.jobs, len(todo))
     queue, everybody, lock = context.Queue(), context.Barrier(jobs), context.RLock()
+    whole = [group for group in todo if _shards(group[0]) == 1]
     for group in todo:
-        queue.put(group)
+        if group not in whole:
+            queue.put(group)
     for _ in range(jobs):
         queue.put(None)
-    processes = [context.Process(target=work, args=(options, queue, everybody, lock)) for _ in range(jobs)]
+    given = [(options, queue, whole[number::jobs], everybody, lock) for number in range(jobs)]
+    processes = [context.Process(target=work, args=one) for one in given]
     for one in processes:
         one.start()
     for one in processes:

@@ -44,7 +44,8 @@ class Done:
 
 def timed(cell: Cell) -> bool:
     """Say whether a page shows the seconds of a cell: of requests, full retrains that they are held to, first fits."""
-    return cell.kind in ("forgets", "batch", "first") or (cell.config is not None and cell.config.shards == 1)
+    whole = cell.config is not None and cell.config.shards == 1
+    return cell.kind in ("forgets", "batch", "first") or (cell.kind == "fit" and whole)
 
 
 def computed(
