@@ -189,7 +189,7 @@ def standing() -> str:
         pages = {path.stem: _read(path.stem) for path in RESULTS.glob(f"*-{dataset}*.json")}
         ordered = sorted(pages.items(), key=lambda one: (list(STUDIES).index(one[1]["study"]), one[0]))
         for name, page in ordered:
-            timed = [len(one["series"]["total"]) for one in page["cells"] if "total" in one.get("series", {})]
+            timed = [len(one["series"]["total"]) for one in page["cells"] if one["kind"] == "forgets"]
             requests = (
                 "" if not timed else f"{min(timed)} to {max(timed)}" if min(timed) < max(timed) else f"{timed[0]}"
             )

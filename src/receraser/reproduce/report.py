@@ -85,7 +85,7 @@ def page_of(document: Document, *, drawn: bool) -> str:
     study, found = find_study(document["study"]), findings_of(document, Path())
     dataset, command = document["dataset"], document["command"]
     lines = [f"# {study.title}, {dataset}", "", f"`{command}`, {_told(document['dates'], '; ')}.", ""]
-    lines += [f"Computed on {_told(document['hardware'], ' and on ')}{_version(document['code'])}."]
+    lines += [f"Computed on {_told(machines(document['hardware']), ' and on ')}{_version(document['code'])}."]
     lines += [*(f"Split: {one}." for one in document["split"] if not is_made(dataset)), ""]
     if is_made(dataset):
         lines += [f"**{MADE[0].upper()}{MADE[1:]}.**", ""]
