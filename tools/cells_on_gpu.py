@@ -1,36 +1,37 @@
 """Compute cells of `receraser reproduce` on one GPU: fits side by side, what is timed alone, ranks side by side.
 
-    python tools/cells_on_gpu.py figure4 batch --data DIR --dataset ml-1m --forgets 2 --limit 500 --archive cells.tar
+    python tools/cells_on_gpu.py figure4 batch --data DIR --dataset ml-1m --forgets 2 --limit 500 --ranking 60
 
 `receraser reproduce --jobs` computes whatever is timed alone from its fit on, since a page may show the seconds of the
 fit too (Table 4 does), and ranks for all test users right after it. A GPU that is had for minutes has no time for that.
 Here several processes work in three parts, and each begins when all are done with the one before:
 
 1. They fit side by side, hold what they fitted, and compute whatever is not timed.
-2. One after another forgets, with nothing beside it.
+2. One after another forgets, and fits in full, with nothing beside it.
 3. They rank side by side, for the states that came out of it.
 
-So the seconds of requests and of full retrains are what they would be alone; those of fits in shards are not, and are
-left out of these cells, unless there is one process only (--jobs 1).
+So the seconds of requests, of full retrains and of first fits are what they would be alone. Those of other fits are
+not, and are left out of these cells, unless there is one process only (--jobs 1).
 
 Needs numpy, scipy and torch. Models without shards, and whatever else is computed on the CPU whatever the device, are
 taken along where numba is, too: without it they would be slow for a reason that is not theirs. Cells are kept in
 DIR/cells as the command keeps them: copy them to where there is a report to make. With --archive they are packed too,
-each when it is done: what was done when time ran out is there.
+each when it is done. What is timed is done when it has been ranked: --ranking says how many seconds are left for that,
+and whoever stops all this has to wait until then.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import multiprocessing
 import os
 import sys
 import tarfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from multiprocessing import connection
 from pathlib import Path
 from threading import BrokenBarrierError
 from typing import Any
@@ -39,10 +40,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 from receraser.execution.local import LocalExecutor, workers_for
 from receraser.reproduce import paper
-from receraser.reproduce.cell import Cell, Result
+from receraser.reproduce.cell import Cell, Rest
 from receraser.reproduce.command import orders_of
 from receraser.reproduce.datasets import Dataset, load
-from receraser.reproduce.forgetting import Rest, begun, prepare
+from receraser.reproduce.forgetting import begun, compute, prepare
 from receraser.reproduce.jobs import computed, timed
 from receraser.reproduce.kept import Kept
 from receraser.reproduce.measuring import Workshop
@@ -54,7 +55,7 @@ from receraser.training.kernels import compiles, use_threads
 KINDS = ("fit", "first", "forgets", "batch", "gradual", "sweeps")
 
 _LONGEST = 60.0  # seconds that the longest cell may take beyond the limit
-ALONE = ("fit", "first")  # of what is timed: that is fitted when its turn comes, with nothing beside it
+_ALONE = ("fit", "first")  # of what is timed: that is fitted when its turn comes, with nothing beside it
 
 
 def missing(options: argparse.Namespace, data: Dataset, kept: Kept) -> list[list[Cell]]:
@@ -92,72 +93,110 @@ def _wanted(one: Cell, data: Dataset, kept: Kept, device: str) -> bool:
 class Process:
     """One of the processes: a workshop for each group of cells that it fits, all with the same workers."""
 
-    def __init__(self, options: argparse.Namespace, lock: Any) -> None:
+    def __init__(self, options: argparse.Namespace, lock: Any, packing: Any) -> None:
         self._options = options
         self._lock = lock
+        self._packing = packing
         self._data = load(options.data, options.dataset)
         self._mine = self._data.pseudonymous()
         self._kept = Kept(options.cells)
         self._executor = LocalExecutor(workers_for(self._options.device))
         self._later: list[tuple[Workshop, list[Cell]]] = []
-        self._begun: list[tuple[Workshop, Cell, Rest]] = []
+        self._begun: list[tuple[Workshop, Cell, Rest, float]] = []
         self._warm: set[str] = set()  # the workers are the same for all workshops: what one has warmed is warm
 
     def fit(self, group: Sequence[Cell]) -> None:
         """Compute the cells of a group that are not timed; fit for those that are, and warm up."""
-        use_threads(max(1, len(os.sched_getaffinity(0)) // self._options.jobs))
-        shop = Workshop(self._mine, self._executor, self._options.device)
-        shop.warm = self._warm
-        waiting = [cell for cell in group if timed(cell)]
+        use_threads(self._share())
+        shop = self._workshop()
         for cell in [cell for cell in group if not timed(cell)]:
             if self._time_left():
-                self._keep(shop, cell)
-        for cell in {repr(cell.config): cell for cell in waiting if cell.kind not in ALONE}.values():
-            if self._time_left():
-                prepare(shop, cell)
-        if waiting:
-            self._later.append((shop, waiting))
+                self._keep(shop, cell, self._bare(partial(compute, shop, cell)))
+        waiting = [cell for cell in group if timed(cell) and cell.kind not in _ALONE]
+        alone = [cell for cell in group if timed(cell) and cell.kind in _ALONE]
+        empty = self._workshop()  # where nothing has been fitted yet: what is fitted alone is fitted there
+        for cells, before in ((waiting, partial(prepare, shop)), (alone, empty.config)):
+            for cell in {repr(cell.config): cell for cell in cells}.values():
+                if self._time_left():
+                    self._try(before, cell)
+        self._later += [(shop, waiting), (empty, alone)]
 
-    def forget(self) -> None:
+    def _try(self, before: Callable[[Cell], object], cell: Cell) -> None:
+        """Do what comes before the timed part of a cell; where that fails, so will the cell, and tell why."""
+        try:
+            before(cell)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
+            self._failed(cell, error)
+
+    def forget(self, everybody: Any) -> None:
         """Do what is timed; nobody else does anything meanwhile."""
         use_threads(len(os.sched_getaffinity(0)))
         for shop, cells in self._later:
             for cell in cells:
-                with self._lock:
-                    if self._time_left():
-                        started = time.time()
-                        self._begun.append((shop, cell, self._begin(shop, cell)))
-                        self._tell(cell, time.time() - started, "; to be ranked")
+                if not self._lock.acquire(timeout=max(0.0, self._options.until - time.time()) + _LONGEST):
+                    return  # whoever has it is gone, or takes too long
+                try:
+                    if self._time_left() and not everybody.broken:
+                        self._begin(shop, cell)
+                finally:
+                    self._lock.release()
+        self._later.clear()
 
-    def _begin(self, shop: Workshop, cell: Cell) -> Rest:
-        """Begin a cell; an error is raised by the rest, and is told as everybody's is."""
+    def _begin(self, shop: Workshop, cell: Cell) -> None:
+        """Do the timed part of a cell; what fails is told at once."""
+        started = time.time()
         try:
             rest = begun(shop, cell)
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
-            return partial(_fail, error)
-        if cell.kind in ALONE or self._options.jobs == 1:
-            return rest
-        return lambda: dataclasses.replace(rest(), seconds={})  # of a fit that others were fitted beside
+            self._failed(cell, error)
+            return
+        took = time.time() - started
+        self._tell(cell, took, "; to be ranked")
+        self._begun.append((shop, cell, rest if cell.kind in _ALONE else self._bare(rest), took))
 
     def rank(self) -> None:
         """Do the rest of everything that was begun."""
-        use_threads(max(1, len(os.sched_getaffinity(0)) // self._options.jobs))
-        for shop, cell, rest in self._begun:
-            self._keep(shop, cell, rest)
+        use_threads(self._share())
+        while self._begun:
+            shop, cell, rest, took = self._begun.pop(0)
+            self._keep(shop, cell, rest, took)
+
+    def wait_for_whoever_is_timed(self) -> None:
+        """Wait until nobody is, where it is not known that everybody has ended."""
+        if self._lock.acquire(timeout=_LONGEST):
+            self._lock.release()
 
     def close(self) -> None:
         """End the workers."""
         self._executor.close()
 
-    def _keep(self, shop: Workshop, cell: Cell, rest: Rest | None = None) -> None:
-        done = computed(shop, cell, self._kept, self._data.digest, self._options.device, rest)
-        self._tell(cell, done.seconds, done.error and f" failed: {done.error}")
-        if self._options.archive is None or done.result is None:
-            return
-        digest = cell.digest(self._data.digest, self._options.device)
-        with self._lock, tarfile.open(self._options.archive, "a") as archive:
-            for path in self._options.cells.glob(f"{digest}.*"):
-                archive.add(path, path.name)
+    def _workshop(self) -> Workshop:
+        shop = Workshop(self._mine, self._executor, self._options.device)
+        shop.warm = self._warm
+        return shop
+
+    def _share(self) -> int:
+        """Return how many of the cores are this process's where all work side by side."""
+        return max(1, len(os.sched_getaffinity(0)) // int(self._options.jobs))
+
+    def _bare(self, rest: Rest) -> Rest:
+        """Leave out the seconds of a fit that others were fitted beside."""
+        return rest if self._options.jobs == 1 else lambda: dataclasses.replace(rest(), seconds={})
+
+    def _keep(self, shop: Workshop, cell: Cell, rest: Rest, took: float = 0.0) -> None:
+        done = computed(shop, cell, self._kept, self._data.digest, self._options.device, rest, took)
+        self._tell(cell, done.seconds - took, done.error and f" failed: {done.error}")
+        if done.result is None:
+            self._warm.clear()  # an error may have ended the workers
+        elif self._options.archive is not None:
+            digest = cell.digest(self._data.digest, self._options.device)
+            with self._packing, tarfile.open(self._options.archive, "a") as archive:
+                for path in self._options.cells.glob(f"{digest}.*"):
+                    archive.add(path, path.name)
+
+    def _failed(self, cell: Cell, error: Exception) -> None:
+        self._warm.clear()  # an error may have ended the workers
+        self._tell(cell, 0.0, f" failed: {error}")
 
     def _time_left(self) -> bool:
         return bool(time.time() < self._options.until)
@@ -168,32 +207,41 @@ class Process:
         sys.stdout.flush()
 
 
-def _fail(error: Exception) -> Result:
-    raise error
-
-
-def work(options: argparse.Namespace, queue: Any, whole: list[list[Cell]], everybody: Any, lock: Any) -> None:
+def work(
+    options: argparse.Namespace, queue: Any, whole: list[list[Cell]], everybody: Any, lock: Any, packing: Any
+) -> None:
     """What a process does: fits until nothing is left, forgets and ranks, each when the others have got as far.
 
-    Its share of what has one shard was dealt to it (`whole`): that takes no time to fit for, so that the first process
-    to be idle would take it all, and have it all to rank.
+    Its share of what has one shard was dealt to it (`whole`): there is little to fit for that before it is timed, so
+    that the first process to be idle would take it all, and have it all to rank.
     """
-    own = Process(options, lock)
+    own: Process | None = None
     try:
+        own = Process(options, lock, packing)
         while (group := queue.get()) is not None:
             own.fit(group)
         for group in whole:
             own.fit(group)
-        everybody.wait(max(1.0, options.until - time.time()))
-        own.forget()
-        with contextlib.suppress(BrokenBarrierError):  # somebody is gone: what was begun is ranked all the same
-            everybody.wait(max(1.0, options.until - time.time()) + _LONGEST)
+        _wait(everybody, options)
+        own.forget(everybody)
+        if not _wait(everybody, options):
+            own.wait_for_whoever_is_timed()
         own.rank()
     except BaseException:
         everybody.abort()  # nobody waits for one that is gone
         raise
     finally:
-        own.close()
+        if own is not None:
+            own.close()
+
+
+def _wait(everybody: Any, options: argparse.Namespace) -> bool:
+    """Wait until all processes are here; say whether they are, or somebody is gone or takes too long."""
+    try:
+        everybody.wait(max(0.0, options.until - time.time()) + _LONGEST)
+    except BrokenBarrierError:
+        return False
+    return True
 
 
 def main() -> None:
@@ -225,20 +273,27 @@ def main() -> None:
     if not todo:
         return
     context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
-    jobs = min(options.jobs, len(todo))
-    queue, everybody, lock = context.Queue(), context.Barrier(jobs), context.RLock()
+    options.jobs = jobs = min(options.jobs, len(todo))
+    queue, everybody, lock, packing = context.Queue(), context.Barrier(jobs), context.RLock(), context.Lock()
     whole = [group for group in todo if _shards(group[0]) == 1]
-    for group in todo:
-        if group not in whole:
-            queue.put(group)
+    for group in [group for group in todo if _shards(group[0]) > 1]:
+        queue.put(group)
     for _ in range(jobs):
         queue.put(None)
-    given = [(options, queue, whole[number::jobs], everybody, lock) for number in range(jobs)]
-    processes = [context.Process(target=work, args=one) for one in given]
+    processes = [
+        context.Process(target=work, args=(options, queue, whole[number::jobs], everybody, lock, packing))
+        for number in range(jobs)
+    ]
     for one in processes:
         one.start()
-    for one in processes:
-        one.join()
+    running = processes
+    while running:
+        connection.wait([one.sentinel for one in running])
+        if any(one.exitcode for one in running):
+            everybody.abort()  # whoever was killed could not
+        running = [one for one in running if one.exitcode is None]
+    if any(one.exitcode for one in processes):
+        sys.exit("a process died, perhaps for want of memory: the cells that were done are kept; try fewer --jobs")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ SIDES = {  # of the tables past the paper, in the order of their columns
     "control: hash shards, attention": "attention, Spectral's shards",
     "gram": "Gram",
     "receraser": "RecEraser",
+    "grapheraser": "GraphEraser",
+    "sisa": "SISA",
 }
 NAMES = {"retrain": "Retrain", "sisa": "SISA", "grapheraser": "GraphEraser", "receraser": "RecEraser"}
 TIMED = {  # the lines of Table 4, one forgotten interaction
@@ -37,7 +39,6 @@ TIMED = {  # the lines of Table 4, one forgotten interaction
     "spectral": "Spectral",
     "gram": "Gram",
 }
-KEPT = {**SIDES, "grapheraser": "GraphEraser", "sisa": "SISA"}  # of the tables of quality past the paper
 CUTS = {"random": "Random", "ubp": "UBP", "ibp": "IBP", "inbp": "InBP", "hash": "Hash"}
 PUT_TOGETHER = {
     "mean": "Mean, InBP",
@@ -201,10 +202,9 @@ def standing() -> str:
                 if len(models) == len(MODELS)
                 else ", ".join(MODELS[one] for one in MODELS if one in models)
             )
-            device = "H200" if any("H200" in one for one in page["hardware"]) else "two cores"
             seeds = "" if page["study"] == "table2" else page["order"]["seeds"]
             link = f"[{dataset}: {page['study']}](../benchmarks/results/reproduce/{name}.md)"
-            texts = (link, told, " and ".join(page["code"]), page["dates"][-1], device, seeds, requests)
+            texts = (link, told, " and ".join(page["code"]), page["dates"][-1], _place(name), seeds, requests)
             lines.append("| " + " | ".join(map(str, texts)) + " |")
     return "\n".join(lines)
 
@@ -222,6 +222,11 @@ def _read(name: str) -> dict[str, Any]:
     """Return the document of a page."""
     found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     return found
+
+
+def _place(name: str) -> str:
+    """Return where a page was computed."""
+    return "H200" if any("H200" in one for one in _read(name)["hardware"]) else "two cores"
 
 
 def _table(dataset: str, printed: paper.Table, found: dict[str, object]) -> list[str]:
@@ -255,9 +260,10 @@ def past() -> str:
         cells = {model: {study: own.get(model, ("", []))[1] for study, own in found.items()} for model in models}
         sides = list(SIDES.values())
         lines += ["", f"**{dataset}**: seconds of a forget, as shares of those of a retrain on the survivors", ""]
-        lines += _table_of(["a retrain", *sides], {MODELS[model]: _costs(cells[model]) for model in models})
+        placed = {model: f"{MODELS[model]}, {_place(found['batch'][model][0])}" for model in models}
+        lines += _table_of(["a retrain", *sides], {placed[model]: _costs(cells[model]) for model in models})
         lines += ["", f"**{dataset}**: NDCG@20 afterwards, in % of that of a retrain on the survivors", ""]
-        lines += _table_of([*KEPT.values()], {MODELS[model]: _qualities(cells[model]) for model in models})
+        lines += _table_of(sides, {MODELS[model]: _qualities(cells[model]) for model in models})
         lines += ["", f"Pages: {'; '.join(_pages(study, found[study]) for study in STUDIES_PAST)}."]
     return "\n".join(lines)
 
@@ -280,7 +286,7 @@ def fronts() -> str:
             points = _points(found[model][1])
             best = front(points)
             texts = [_range([one for one in points if one[0] == row], best) for row in FRONTS]
-            lines.append(f"| {dataset} | {MODELS[model]} | " + " | ".join(texts) + " |")
+            lines.append(f"| {dataset}, {_place(found[model][0])} | {MODELS[model]} | " + " | ".join(texts) + " |")
     return "\n".join(lines)
 
 
@@ -358,11 +364,11 @@ def _qualities(cells: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[str 
     steps = {one["row"]: one for one in cells["gradual"] if one["what"] == "gradual"}
     full = {one["x"]: one["metrics"]["ndcg@20"] for one in cells["gradual"] if one["row"] == "retrain"}
     ends: list[str | None] = []
-    for row in KEPT:
+    for row in SIDES:
         along = steps[row]["series"]["ndcg@20"] if row in steps else None
         ends.append(None if along is None else f"{100 * along[0] / full[0.0]:.0f} → {100 * along[-1] / full[0.3]:.0f}")
     return {
-        "one user to a fifth of all, at once": [_kept(batch, row) for row in KEPT],
+        "one user to a fifth of all, at once": [_kept(batch, row) for row in SIDES],
         "30 % of the users, in steps": ends,
     }
 

@@ -48,6 +48,8 @@ FITS = [cell("sisa"), cell("spectral")]
         (cell("spectral", "forgets", level="users", n=1), True),
         (cell("spectral", "batch", who="random", size=1), True),
         (cell("spectral", "gradual", share=0.3, steps=2), False),
+        (Cell("gradual", WORLD, additive(WORLD, "gram").config, {"share": 0.3, "steps": 2}), False),
+        (cell("retrain", "store"), False),
     ],
 )
 def test_whose_seconds_count(one: Cell, counts: bool) -> None:

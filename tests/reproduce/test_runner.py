@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from receraser.reproduce.cell import Cell, Result
 from receraser.reproduce.datasets import load
 from receraser.reproduce.drawn import batch_of, gone_in, requests, without
 from receraser.reproduce.kept import Kept
-from receraser.reproduce.measuring import Workshop
+from receraser.reproduce.measuring import FITS, Workshop
 from receraser.reproduce.runner import in_groups, run
 from receraser.reproduce.settings import Chosen, chosen, on_device
 from receraser.state import State
@@ -163,6 +164,46 @@ def test_requests_that_begin_too_late_are_forgotten_at_once(method: str, level: 
         assert np.array_equal(other.per_user["ndcg@20"], found[0].per_user["ndcg@20"])
 
 
+TIMED = [
+    Cell("forgets", WORLD, MEAN.config, {"level": "users", "n": 2}),
+    Cell("batch", WORLD, ATTENTION.config, {"who": "random", "size": 3}),
+    Cell("fit", WORLD, settings("retrain").config, {"who": "random", "size": 3}),
+]
+
+
+@pytest.mark.parametrize("cell", TIMED, ids=lambda one: one.kind)
+def test_what_is_begun_is_timed_and_not_ranked(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch, worker: LocalExecutor
+) -> None:
+    """Ranking is the rest. After `prepare` nothing is fitted but what is timed."""
+    shop = Workshop(DATA.pseudonymous(), worker, "cpu")
+    steps: list[str] = []
+
+    def noted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*given: Any, **more: Any) -> Any:
+            steps.append(name)
+            return real(*given, **more)
+
+        return called
+
+    monkeypatch.setattr(Work, "fit", noted("fit", Work.fit))
+    monkeypatch.setattr(Work, "forget", noted("forget", Work.forget))
+    monkeypatch.setattr(Workshop, "_combined_anew", noted("combine", Workshop._combined_anew))
+    monkeypatch.setattr(Workshop, "measured", noted("rank", Workshop.measured))
+    if cell.kind != "fit":
+        forgetting.prepare(shop, cell)
+        assert steps == ["fit", "forget"], "somebody is forgotten for nothing"
+        steps.clear()
+    rest = forgetting.begun(shop, cell)
+    assert steps == {"forgets": ["forget"] * 2, "batch": ["forget"], "fit": ["fit"] * FITS}[cell.kind]
+    steps.clear()
+    found = rest()
+    assert steps.count("rank") == 1
+    assert "forget" not in steps
+    again = forgetting.compute(Workshop(DATA.pseudonymous(), worker, "cpu"), cell)
+    assert found.metrics == again.metrics
+
+
 def test_pretraining_is_timed_once(monkeypatch: pytest.MonkeyPatch, worker: LocalExecutor) -> None:
     seen: list[int] = []
     real = submodel_task
@@ -201,13 +242,15 @@ def test_a_first_fit_is_timed_stage_by_stage(
 
 
 def test_submodels_that_are_put_together_in_another_way_are_kept(worker: LocalExecutor) -> None:
-    """Until they are put together in a third, or others are fitted."""
+    """In every other way; until others are fitted."""
     shop = Workshop(DATA.pseudonymous(), worker, "cpu")
     receraser = settings("receraser").config
     mean = dataclasses.replace(receraser, method="", aggregation="mean", aggregation_settings={})
+    static = dataclasses.replace(receraser, method="", aggregation="static", aggregation_settings={"n_epochs": 1})
     first = shop.fitted(receraser)
-    other = shop.fitted(mean)
+    other, third = shop.fitted(mean), shop.fitted(static)
     assert shop.fitted(mean) is other
+    assert shop.fitted(static) is third
     assert other.state.shards[0].model is first.state.shards[0].model
     assert shop.fitted(receraser) is first
     assert shop.fitted(settings("receraser", seed=1).config).state.digest != first.state.digest

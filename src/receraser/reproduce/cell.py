@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
@@ -23,7 +23,7 @@ from receraser import fingerprint
 from receraser.config import EngineConfig
 from receraser.reproduce.settings import DIM, on_device
 
-__all__ = ["FORMAT", "KINDS", "METRICS", "SETS", "Cell", "Extras", "Result", "code_version"]
+__all__ = ["FORMAT", "KINDS", "METRICS", "SETS", "Cell", "Extras", "Rest", "Result", "code_version"]
 
 FORMAT = 1
 SETS = "sets"  # among the extras: the digest of the files that say who is in a forget set
@@ -160,6 +160,9 @@ class Result:
     notes: Mapping[str, str] = field(default_factory=dict)
     per_user: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     about: Mapping[str, str | float] = field(default_factory=dict)
+
+
+Rest = Callable[[], Result]  # what is left of a cell when all that is timed has been done
 
 
 @cache

@@ -19,15 +19,13 @@ from receraser.config import EngineConfig
 from receraser.erasure.plan import plan
 from receraser.erasure.request import ForgetRequest
 from receraser.reports import ForgetReport
-from receraser.reproduce.cell import Cell, Result
+from receraser.reproduce.cell import Cell, Rest, Result
 from receraser.reproduce.drawn import batch_of, requests
 from receraser.reproduce.measuring import Workshop, ranked
 from receraser.state import State
 from receraser.work import Work
 
-__all__ = ["Rest", "begun", "compute", "prepare"]
-
-Rest = Callable[[], Result]  # what is left of a cell when all that is timed has been done
+__all__ = ["begun", "compute", "prepare"]
 
 
 def forgets(shop: Workshop, cell: Cell) -> Rest:
@@ -47,20 +45,18 @@ def forgets(shop: Workshop, cell: Cell) -> Rest:
         state, seconds, report = forgotten(shop, config, state, waiting.pop(0))
         for key, value in _numbers(seconds, report).items():
             series.setdefault(key, []).append(value)
-    if waiting:
-        state, _, _ = forgotten(shop, config, state, ForgetRequest.union(waiting))
-    stages = shop.stages(fitted)
 
     def rest() -> Result:
-        found = ranked(shop.measured(state))
-        numbers = {"balance": state.partition.balance, "shards": len(state.shards)}
+        last = forgotten(shop, config, state, ForgetRequest.union(waiting))[0] if waiting else state
+        found = ranked(shop.measured(last))
+        numbers = {"balance": last.partition.balance, "shards": len(last.shards)}
         numbers |= {"requests": asked, "timed": len(series.get("total", []))}
         return dataclasses.replace(
             found,
-            seconds=stages,
+            seconds=shop.stages(fitted),
             numbers={**found.numbers, **numbers},
             series=series,
-            notes={**found.notes, "level": state.level},
+            notes={**found.notes, "level": last.level},
         )
 
     return rest
@@ -91,8 +87,7 @@ def batch(shop: Workshop, cell: Cell) -> Rest:
 def gradual(shop: Workshop, cell: Cell) -> Result:
     """Let a share of the users leave in equal steps; measure after each. No page has its seconds."""
     config = shop.config(cell)
-    fitted = shop.fitted(config)
-    state = fitted.state
+    state = shop.fitted(config).state
     share, steps = float(cell.extras["share"]), int(cell.extras["steps"])
     everybody = requests(state.train, "users", len(state.train.users), cell.seed)  # in the order they are drawn in
     bounds = [round(share * step / steps * len(everybody)) for step in range(steps + 1)]
@@ -102,8 +97,8 @@ def gradual(shop: Workshop, cell: Cell) -> Result:
         "balance": [state.partition.balance],
         "shards": [0.0],
     }
-    series |= {name: [first.metrics[name]] for name in ranked(first).metrics}
     found = ranked(first)
+    series |= {name: [value] for name, value in found.metrics.items()}
     for step in range(steps):
         request = ForgetRequest.union(everybody[bounds[step] : bounds[step + 1]])
         state, _, report = forgotten(shop, config, state, request)
@@ -113,7 +108,7 @@ def gradual(shop: Workshop, cell: Cell) -> Result:
         series["shards"].append(len(report.shards_retrained))
         for name, value in found.metrics.items():
             series[name].append(value)
-    return dataclasses.replace(found, seconds=dict(fitted.seconds), series=series)
+    return dataclasses.replace(found, series=series)
 
 
 def forgotten(
@@ -132,8 +127,8 @@ def _warm_up(shop: Workshop, config: EngineConfig, state: State) -> None:
     """Forget somebody once for nothing: whatever is imported, compiled or allocated then is nobody's training time."""
     name = f"forgets {fingerprint.of_settings(config.as_dict())}"
     if name not in shop.warm:
-        shop.warm.add(name)
         forgotten(shop, config, state, requests(state.train, "interactions", 1, config.seed + 1)[0])
+        shop.warm.add(name)
 
 
 def _numbers(seconds: Mapping[str, float], report: ForgetReport) -> dict[str, float]:
@@ -144,9 +139,8 @@ def _numbers(seconds: Mapping[str, float], report: ForgetReport) -> dict[str, fl
 
 def prepare(shop: Workshop, cell: Cell) -> None:
     """Fit what a cell is to forget from, and forget once for nothing: what is left to begin is all timed."""
-    if cell.kind in ("forgets", "batch"):
-        config = shop.config(cell)
-        _warm_up(shop, config, shop.fitted(config).state)
+    config = shop.config(cell)
+    _warm_up(shop, config, shop.fitted(config).state)
 
 
 def begun(shop: Workshop, cell: Cell) -> Rest:

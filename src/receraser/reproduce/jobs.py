@@ -15,7 +15,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
@@ -23,7 +23,7 @@ from itertools import islice
 from receraser.errors import ReceraserError, TrainingError
 from receraser.execution.local import LocalExecutor, workers_for
 from receraser.execution.worker import end_with_parent
-from receraser.reproduce.cell import Cell, Result
+from receraser.reproduce.cell import Cell, Rest, Result
 from receraser.reproduce.datasets import Dataset
 from receraser.reproduce.kept import Kept
 from receraser.reproduce.machine import about
@@ -49,15 +49,15 @@ def timed(cell: Cell) -> bool:
 
 
 def computed(
-    shop: Workshop, cell: Cell, kept: Kept, rows: str, device: str, rest: Callable[[], Result] | None = None
+    shop: Workshop, cell: Cell, kept: Kept, rows: str, device: str, rest: Rest | None = None, took: float = 0.0
 ) -> Done:
-    """Compute a cell, or the rest of one that was begun, and keep it.
+    """Compute a cell, or the rest of one that was begun and took so many seconds so far, and keep it.
 
     What it fails by is told and not raised, so that others go on.
     """
     from receraser.reproduce.forgetting import compute
 
-    started = time.perf_counter()
+    started = time.perf_counter() - took
     try:
         result = compute(shop, cell) if rest is None else rest()
     except ReceraserError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from receraser.models.factors import initial_vectors
 from receraser.models.folded import FoldedScorer
 from receraser.models.registry import make_factor_model
 from receraser.protocols import Executor, Scorer
-from receraser.reproduce.cell import METRICS, Cell, Result
+from receraser.reproduce.cell import METRICS, Cell, Rest, Result
 from receraser.reproduce.datasets import Dataset
 from receraser.reproduce.drawn import gone_in, without
 from receraser.seeds import derive
@@ -85,7 +85,7 @@ class Workshop:
         density = 100 * len(whole) / max(1, len(whole.users) * len(whole.items))
         return Result(numbers={**numbers, "density": density}, notes={"origin": data.origin})
 
-    def fit(self, cell: Cell) -> Callable[[], Result]:
+    def fit(self, cell: Cell) -> Rest:
         """Fit, without whoever is gone; return what measures it."""
         config = self.config(cell)
         fitted = self.fitted(config, gone_in(self.data, cell))
