@@ -27,6 +27,7 @@ SIDES = {  # of the tables past the paper, in the order of their columns
     "spectral": "Spectral",
     "spectral, K=32": "Spectral, 32 shards",
     "control: hash shards, attention": "attention, Spectral's shards",
+    "control: hash shards, attention, K=32": "attention, Spectral's 32",
     "gram": "Gram",
     "receraser": "RecEraser",
     "grapheraser": "GraphEraser",

@@ -191,7 +191,7 @@ def test_what_lies_far_below_is_told_in_words_and_not_drawn(tmp_path: Path) -> N
     figure = Figure()
     pareto.draw(Findings(order, found), figure)
     (axes,) = figure.axes
-    assert "below: SISA: 0.10" in [text.get_text() for text in axes.texts]
+    assert "not drawn: SISA: 0.10" in [text.get_text() for text in axes.texts]
     drawn = [value for line in axes.lines for value in np.asarray(line.get_ydata(), dtype=float)]
     assert min(drawn) == pytest.approx(0.35)
     assert pareto.front(pareto.points(Findings(order, found), "wmf"))[0][0] == "sisa", "the page has it"

@@ -44,7 +44,7 @@ COLOURS = {
     "ease": "#56B4E9",
     "graphfilter": "#8C6D00",
 }
-PRINTED = "#E69F00"  # what the paper prints
+PRINTED = "#000000"  # what the paper prints: no method has black
 _MARKERS = {
     "retrain": "D",
     "sisa": "v",

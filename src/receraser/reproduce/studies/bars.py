@@ -84,7 +84,8 @@ class Bars:
                         printed[row],
                         color=PRINTED,
                         marker="D",
-                        markeredgecolor="black",
+                        markeredgecolor="white",
+                        linestyle="none",
                         label="printed in the paper",
                     )
             for fill, text in ((_PAPERS, "one of the paper's"), (_OURS, "not in the paper")):

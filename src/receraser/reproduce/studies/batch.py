@@ -61,7 +61,7 @@ def page(found: Findings) -> list[str]:
         "1/K)^m) shards, if m users are spread evenly and each is in one shard. Time from the request to",
         "the next state in memory, and as a share of a retrain on the survivors (where it takes less than",
         "5 s: of the median of 3); quality beside that retrain, with the 95 % paired bootstrap interval over",
-        "users. One seed.",
+        "users. One seed. The picture holds all sizes to one retrain, the median one.",
         *controls_told(found),
     ]
     if any(_rows(found, model, who) for model in found.models for who in WHO[1:]):

@@ -25,7 +25,7 @@ from receraser.reproduce.studies.requests import (
     swept,
     were_timed,
 )
-from receraser.reproduce.studies.study import ADDITIVE, SWEPT, Entry, Findings, Study, fits, picked, too_large
+from receraser.reproduce.studies.study import ADDITIVE, ATTENDED, SWEPT, Entry, Findings, Study, fits, picked, too_large
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -156,7 +156,8 @@ def draw(found: Findings, figure: Figure) -> None:
 def _far(qualities: Mapping[str, Sequence[float]]) -> list[str]:
     """Return the lines of which nothing is near the best."""
     best = max((value for values in qualities.values() for value in values), default=0.0)
-    return [row for row, values in qualities.items() if values and max(values) < _NEAR * best]
+    some = {row: values for row, values in qualities.items() if values and row != ATTENDED}  # a control is to be seen
+    return [row for row, values in some.items() if max(values) < _NEAR * best]
 
 
 def _draw_front(axes: Axes, best: Sequence[Point], these: Sequence[Point]) -> None:
@@ -189,12 +190,12 @@ def _shifts(own: Sequence[Sequence[float]]) -> tuple[tuple[int, str], tuple[int,
 
 
 def _tell(axes: Axes, far: Mapping[str, Sequence[float]]) -> None:
-    """Write below the curves what lies further down."""
+    """Write below the curves which lines are not drawn, and where they are."""
     low, high = axes.get_ylim()
     axes.set_ylim(low - (0.05 + 0.09 * len(far)) * (high - low) * bool(far), high)
     for number, (row, values) in enumerate(far.items()):
         ends = dict.fromkeys(f"{value:#.2g}" for value in (min(values), max(values)))
-        text = f"below: {named(row).removeprefix('control: ')}: {' to '.join(ends)}"
+        text = f"not drawn: {named(row).removeprefix('control: ')}: {' to '.join(ends)}"
         axes.text(0.02, 0.03 + 0.07 * number, text, color=colour(row), transform=axes.transAxes, fontsize=12)
 
 

@@ -164,7 +164,7 @@ def draw(found: Findings, figure: Figure) -> None:
         axes.set_xlabel("NDCG@20, % of the retrain's")
         axes.margins(y=0.12)
     _one_scale(figure.axes)
-    printed_too = " (orange strokes: in the paper)" if found.order.dataset in paper.TABLE3 else ""
+    printed_too = " (black strokes: in the paper)" if found.order.dataset in paper.TABLE3 else ""
     titled(figure, f"{found.order.dataset}: what each method keeps of a full retrain{printed_too}")
 
 
