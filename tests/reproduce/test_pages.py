@@ -169,6 +169,7 @@ def test_times_of_two_machines_are_not_passed_over(tmp_path: Path, no_pictures: 
     assert ours == "| RecEraser | 0.5 s | 1 s | 0.5 s | 0.5 s | 0.5 s |  | 0.5 s |  |", "and not divided by each other"
     text = page("table4", lambda entry: "a machine" if entry.row == "gram" else None)
     assert "times from" not in text, "beside the GPU, on the same machine"
+    assert "Computed on a GPU; a machine (what needs no shards on its cores), version 1.2." in text
     text = page("pareto", lambda entry: "a laptop" if entry.what == "fit" and entry.row != "retrain" else None)
     assert "times from" not in text, "fits of shards stand there for their quality"
     assert "times from two machines" in page("figure4", lambda entry: None if entry.what == "fit" else "a laptop")

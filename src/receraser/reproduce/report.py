@@ -85,7 +85,8 @@ def page_of(document: Document, *, drawn: bool) -> str:
     study, found = find_study(document["study"]), findings_of(document, Path())
     dataset, command = document["dataset"], document["command"]
     lines = [f"# {study.title}, {dataset}", "", f"`{command}`, {_told(document['dates'], '; ')}.", ""]
-    lines += [f"Computed on {_told(machines(document['hardware']), ' and on ')}{_version(document['code'])}."]
+    lines += [f"Computed on {_told(machines(document['hardware']), ' and on ')}{_beside_gpu(document['hardware'])}"]
+    lines[-1] += f"{_version(document['code'])}."
     lines += [*(f"Split: {one}." for one in document["split"] if not is_made(dataset)), ""]
     if is_made(dataset):
         lines += [f"**{MADE[0].upper()}{MADE[1:]}.**", ""]
@@ -104,6 +105,11 @@ def page_of(document: Document, *, drawn: bool) -> str:
 
 def _told(some: Sequence[str], between: str) -> str:
     return between.join(some) or "nowhere"
+
+
+def _beside_gpu(some: Sequence[str]) -> str:
+    """Say it where something was computed on the cores of a GPU's machine: their seconds are of those."""
+    return " (what needs no shards on its cores)" if len(machines(some)) < len(some) else ""
 
 
 def _version(some: Sequence[str]) -> str:
