@@ -14,10 +14,11 @@ So the seconds of requests, of full retrains and of first fits are what they wou
 not, and are left out of these cells, unless there is one process only (--jobs 1).
 
 Needs numpy, scipy and torch. Models without shards, and whatever else is computed on the CPU whatever the device, are
-taken along where numba is, too: without it they would be slow for a reason that is not theirs. Cells are kept in
-DIR/cells as the command keeps them: copy them to where there is a report to make. With --archive they are packed too,
-each when it is done. What is timed is done when it has been ranked: --ranking says how many seconds are left for that,
-and whoever stops all this has to wait until then.
+taken along where numba is, too: without it they would be slow for a reason that is not theirs. (Where nothing can be
+installed: unpack the wheels of numba and llvmlite into a folder, and name it in PYTHONPATH.) Cells are kept in the
+folder --cells as the command keeps them: copy them to where there is a report to make. With --archive they are packed
+too, each when it is done. What is timed is done when it has been ranked: --ranking says how many seconds are left for
+that, and whoever stops all this has to wait until then.
 """
 
 from __future__ import annotations
