@@ -94,7 +94,7 @@ def test_the_docs_have_the_numbers_of_the_results() -> None:
         ".venv/bin/python tools/paper_docs.py"
     )
     assert "| BPR | RecEraser | 0." in docs.tables()
-    assert re.search(r"\| BPR \| one user \| [\d.]+ s \| 0\.", docs.past())
+    assert re.search(r"\| BPR, two cores \| one user \| [\d.]+ s \| 0\.", docs.past())
     assert re.search(r"\| WMF \| 30 % of the users, in steps \| \d\d → \d\d \|", docs.past())
     assert all(f"[ml-1m: {study}]" in docs.standing() for study in STUDIES)
     assert re.search(r"\| ml-1m \| WMF \| \+\d\d %, \+\d\d % \| \+\d+ %", docs.leads())
