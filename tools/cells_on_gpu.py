@@ -260,9 +260,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: to try it")
     parser.add_argument("--jobs", type=int, default=10)
     parser.add_argument("--limit", type=float, default=3600, help="seconds; nothing is begun later")
-    parser.add_argument(
-        "--ranking", type=float, default=0, help="seconds of these that are left for ranking at the end"
-    )
+    parser.add_argument("--ranking", type=float, default=60, help="seconds of these that are left to rank at the end")
     parser.add_argument("--cells", type=Path, default=Path("cells"))
     parser.add_argument("--archive", type=Path)
     options = parser.parse_args()
