@@ -1,6 +1,7 @@
 """Compute cells of `receraser reproduce` on one GPU: fits side by side, what is timed alone, ranks side by side.
 
-    python tools/cells_on_gpu.py figure4 batch --data DIR --dataset ml-1m --forgets 2 --limit 500 --ranking 60
+    python tools/cells_on_gpu.py figure4 batch --forgets 2 --data DIR --dataset ml-1m --limit 500 --ranking 60
+    python tools/cells_on_gpu.py table4 --forgets 100 --within 4 + levels --models bpr wmf --forgets 2 --data DIR
 
 `receraser reproduce --jobs` computes whatever is timed alone from its fit on, since a page may show the seconds of the
 fit too (Table 4 does), and ranks for all test users right after it. A GPU that is had for minutes has no time for that.
@@ -9,6 +10,9 @@ Here several processes work in three parts, and each begins when all are done wi
 1. They fit side by side, hold what they fitted, and compute whatever is not timed.
 2. One after another forgets, and fits in full, with nothing beside it.
 3. They rank side by side, for the states that came out of it.
+
+A `+` begins another order, with models, methods and requests of its own: all orders are fitted together, so that what
+they share is fitted once, and what the first one times is timed before what the next one does.
 
 So the seconds of requests, of full retrains and of first fits are what they would be alone. Those of other fits are
 not, and are left out of these cells, unless there is one process only (--jobs 1).
@@ -51,6 +55,7 @@ from receraser.reproduce.measuring import Workshop
 from receraser.reproduce.order import Order
 from receraser.reproduce.runner import in_groups
 from receraser.reproduce.studies.registry import find_study
+from receraser.state import State
 from receraser.training.kernels import compiles, use_threads
 
 KINDS = ("fit", "first", "forgets", "batch", "gradual", "sweeps")
@@ -59,25 +64,42 @@ _LONGEST = 60.0  # seconds that the longest cell may take beyond the limit
 _ALONE = ("fit", "first")  # of what is timed: that is fitted when its turn comes, with nothing beside it
 
 
-def missing(options: argparse.Namespace, data: Dataset, kept: Kept) -> list[list[Cell]]:
+def ordered(options: argparse.Namespace, wanted: Sequence[argparse.Namespace]) -> list[list[Cell]]:
+    """Return the cells of each order, one after the other as they were given."""
+    found = []
+    for one in wanted:
+        order = Order(
+            one.studies[0],
+            dataset=options.dataset,
+            data=options.data,
+            models=tuple(one.models),
+            methods=tuple(one.methods),
+            seeds=one.seeds,
+            device=options.device,
+            forgets=one.forgets,
+            within=one.within,
+        )
+        studies = orders_of(one.studies, order)
+        found.append([entry.cell for each in studies for entry in find_study(each.study).entries(each)])
+    return found
+
+
+def missing(options: argparse.Namespace, cells: Sequence[Cell], data: Dataset, kept: Kept) -> list[list[Cell]]:
     """Return the cells to compute, those of the same submodels together, most shards first: they take longest."""
-    order = Order(
-        options.studies[0],
-        dataset=options.dataset,
-        data=options.data,
-        models=tuple(options.models),
-        methods=tuple(options.methods),
-        seeds=options.seeds,
-        device=options.device,
-        forgets=options.forgets,
-        within=options.within,
-    )
-    cells = [entry.cell for one in orders_of(options.studies, order) for entry in find_study(one.study).entries(one)]
     groups = [
         [one for one in group if _wanted(one, data, kept, options.device) and not (options.untimed and timed(one))]
         for group in in_groups(cells, options.device)
     ]
     return sorted(filter(None, groups), key=lambda group: -_shards(group[0]))
+
+
+def turns(orders: Sequence[Sequence[Cell]], device: str) -> dict[str, int]:
+    """Return when each cell is timed: with the first order that it is of."""
+    found: dict[str, int] = {}
+    for number, cells in enumerate(orders):
+        for cell in cells:
+            found.setdefault(cell.digest("", device), number)
+    return found
 
 
 def _shards(cell: Cell) -> int:
@@ -104,7 +126,9 @@ class Process:
         self._executor = LocalExecutor(workers_for(self._options.device))
         self._later: list[tuple[Workshop, list[Cell]]] = []
         self._begun: list[tuple[Workshop, Cell, Rest, float]] = []
-        self._warm: set[str] = set()  # the workers are the same for all workshops: what one has warmed is warm
+        self._warm: dict[
+            str, State | None
+        ] = {}  # the workers are the same for all workshops: what one has warmed is warm
 
     def fit(self, group: Sequence[Cell]) -> None:
         """Compute the cells of a group that are not timed; fit for those that are, and warm up."""
@@ -129,11 +153,13 @@ class Process:
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
             self._failed(cell, error)
 
-    def forget(self, everybody: Any) -> None:
-        """Do what is timed; nobody else does anything meanwhile."""
+    def forget(self, everybody: Any, turn: int = 0) -> None:
+        """Do what is timed in this turn; nobody else does anything meanwhile."""
         use_threads(len(os.sched_getaffinity(0)))
         for shop, cells in self._later:
             for cell in cells:
+                if self._turn(cell) != turn:
+                    continue
                 if not self._lock.acquire(timeout=max(0.0, self._options.until - time.time()) + _LONGEST):
                     return  # whoever has it is gone, or takes too long
                 try:
@@ -141,7 +167,9 @@ class Process:
                         self._begin(shop, cell)
                 finally:
                     self._lock.release()
-        self._later.clear()
+
+    def _turn(self, cell: Cell) -> int:
+        return int(self._options.turns[cell.digest("", self._options.device)])
 
     def _begin(self, shop: Workshop, cell: Cell) -> None:
         """Do the timed part of a cell; what fails is told at once."""
@@ -158,6 +186,7 @@ class Process:
     def rank(self) -> None:
         """Do the rest of everything that was begun."""
         use_threads(self._share())
+        self._later.clear()
         while self._begun:
             shop, cell, rest, took = self._begun.pop(0)
             self._keep(shop, cell, rest, took)
@@ -224,8 +253,11 @@ def work(
         for group in whole:
             own.fit(group)
         _wait(everybody, options)
-        own.forget(everybody)
-        if not _wait(everybody, options):
+        together = True
+        for turn in sorted(set(options.turns.values())):
+            own.forget(everybody, turn)
+            together = _wait(everybody, options)
+        if not together:
             own.wait_for_whoever_is_timed()
         own.rank()
     except BaseException:
@@ -245,17 +277,23 @@ def _wait(everybody: Any, options: argparse.Namespace) -> bool:
     return True
 
 
-def main() -> None:
-    """Share out the cells, and wait."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("studies", nargs="+")
+def asked(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[argparse.Namespace]]:
+    """Return what holds for everything, and every order."""
+    one = argparse.ArgumentParser(add_help=False)
+    one.add_argument("studies", nargs="+")
+    one.add_argument("--models", nargs="+", default=list(paper.MODELS), choices=paper.MODELS)
+    one.add_argument("--methods", nargs="+", default=[], help="of those that the studies have; by default all")
+    one.add_argument("--seeds", type=int, default=1)
+    one.add_argument("--forgets", type=int)
+    one.add_argument("--within", type=float, help="seconds for the requests of a line; the rest go at once")
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        epilog="STUDY... [--models ...] [--methods ...] [--seeds N] [--forgets N] [--within SECONDS] [+ STUDY... ]...",
+    )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--dataset", default="ml-1m")
-    parser.add_argument("--models", nargs="+", default=list(paper.MODELS), choices=paper.MODELS)
-    parser.add_argument("--methods", nargs="+", default=[], help="of those that the studies have; by default all")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--forgets", type=int)
-    parser.add_argument("--within", type=float, help="seconds for the requests of a line; the rest go at once")
     parser.add_argument("--untimed", action="store_true", help="only what may be computed beside other work")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: to try it")
     parser.add_argument("--jobs", type=int, default=10)
@@ -263,11 +301,26 @@ def main() -> None:
     parser.add_argument("--ranking", type=float, default=60, help="seconds of these that are left to rank at the end")
     parser.add_argument("--cells", type=Path, default=Path("cells"))
     parser.add_argument("--archive", type=Path)
-    options = parser.parse_args()
+    options, rest = parser.parse_known_args(arguments)
+    parts: list[list[str]] = [[]]
+    for word in rest:
+        if word == "+":
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return options, [one.parse_args(part) for part in parts]
+
+
+def main() -> None:
+    """Share out the cells, and wait."""
+    options, wanted = asked(sys.argv[1:])
     options.until = time.time() + options.limit - options.ranking
     kept = Kept(options.cells)
     kept.make()
-    todo = missing(options, load(options.data, options.dataset), kept)
+    orders = ordered(options, wanted)
+    options.turns = turns(orders, options.device)
+    cells = [cell for some in orders for cell in some]
+    todo = missing(options, cells, load(options.data, options.dataset), kept)
     print(f"{sum(map(len, todo))} cells in {len(todo)} groups", flush=True)
     if not todo:
         return

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reproduction.md"
 RESULTS = ROOT / "benchmarks" / "results" / "reproduce"
 DATASETS = ("ml-1m", "yelp2018", "ml-100k")
+_ITEM = "an item"
 STUDIES_PAST = ("batch", "levels", "gradual", "pareto", "storage")
 SIDES = {  # of the tables past the paper, in the order of their columns
     "spectral": "Spectral",
@@ -261,8 +262,12 @@ def past() -> str:
         cells = {model: {study: own.get(model, ("", []))[1] for study, own in found.items()} for model in models}
         sides = list(SIDES.values())
         lines += ["", f"**{dataset}**: seconds of a forget, as shares of those of a retrain on the survivors", ""]
-        placed = {model: f"{MODELS[model]}, {_place(found['batch'][model][0])}" for model in models}
-        lines += _table_of(["a retrain", *sides], {placed[model]: _costs(cells[model]) for model in models})
+        costs: dict[str, dict[str, list[str | None]]] = {}
+        for model in models:
+            for what, texts in _costs(cells[model]).items():
+                page = found["levels" if what == _ITEM else "batch"][model][0]
+                costs.setdefault(f"{MODELS[model]}, {_place(page)}", {})[what] = texts
+        lines += _table_of(["a retrain", *sides], costs)
         lines += ["", f"**{dataset}**: NDCG@20 afterwards, in % of that of a retrain on the survivors", ""]
         lines += _table_of(sides, {MODELS[model]: _qualities(cells[model]) for model in models})
         lines += ["", f"Pages: {'; '.join(_pages(study, found[study]) for study in STUDIES_PAST)}."]
@@ -350,7 +355,7 @@ def _costs(cells: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[str | No
         what: {row: one for (row, x), one in batch.items() if x == size}
         for what, size in (("one user", 1), ("thirty users", 30), ("a fifth of the users", 0.2))
     }
-    asked["an item"] = {one["row"]: one for one in cells["levels"] if one["what"] in ("items", "items left")}
+    asked[_ITEM] = {one["row"]: one for one in cells["levels"] if one["what"] in ("items", "items left")}
     lines: dict[str, list[str | None]] = {}
     for what, own in asked.items():
         full = sum(own["retrain"]["seconds"].values()) if "retrain" in own else None

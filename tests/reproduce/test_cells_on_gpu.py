@@ -32,7 +32,7 @@ BATCHES = [
 
 def computed(folder: Path, *arguments: str) -> list[str]:
     """What it says, line by line."""
-    chosen = ["--models", "wmf", "--dataset", WORLD, "--device", "cpu", *arguments]
+    chosen = [*arguments, "--models", "wmf", "--dataset", WORLD, "--device", "cpu"]
     places = ["--data", str(folder), "--cells", str(folder / "cells"), "--archive", str(folder / "cells.tar")]
     return subprocess.check_output([sys.executable, str(TOOL), *chosen, *places], text=True).splitlines()
 
@@ -66,6 +66,14 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
+def test_orders_are_timed_one_after_the_other(tmp_path: Path) -> None:
+    first = "table4", "--methods", "gram", "--forgets", "1", "--models", "wmf"
+    said = computed(tmp_path, *first, "+", "levels", "--methods", "gram", "--forgets", "2", "--jobs", "2")
+    begun = [line for line in said if line.endswith("; to be ranked")]
+    assert [("n=1" in line, "n=2" in line) for line in begun] == [(True, False)] * 4 + [(False, True)] * 6
+    assert len(list(tmp_path.glob("cells/*.json"))) == len(begun)
+
+
 def test_one_process_alone_keeps_the_seconds_of_fits(tmp_path: Path) -> None:
     computed(tmp_path, "batch", "--methods", "spectral", "--jobs", "1")
     assert all(_read(path)["seconds"] for path in tmp_path.glob("cells/*.json"))
@@ -90,7 +98,14 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.fixture
 def process(tool: ModuleType, tmp_path: Path, kept_workers: None) -> Iterator[Any]:
     options = argparse.Namespace(
-        data=None, dataset=WORLD, device="cpu", jobs=2, cells=tmp_path, archive=None, until=time.time() + 60
+        data=None,
+        dataset=WORLD,
+        device="cpu",
+        jobs=2,
+        cells=tmp_path,
+        archive=None,
+        until=time.time() + 60,
+        turns={one.digest("", "cpu"): 0 for one in BATCHES},
     )
     one = tool.Process(options, threading.RLock(), threading.Lock())
     yield one

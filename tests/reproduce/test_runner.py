@@ -316,6 +316,28 @@ def test_a_gpu_is_warmed_up_once_for_each_configuration(monkeypatch: pytest.Monk
     assert seen == [(0, 5), (1, everybody), (2, everybody), (0, everybody)], "few first, once, and not on a CPU"
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_somebody_is_forgotten_for_nothing_out_of_few_rows_on_a_gpu(
+    device: str, monkeypatch: pytest.MonkeyPatch, worker: LocalExecutor
+) -> None:
+    seen: list[int] = []
+
+    def noted(_: object, __: object, state: State, ___: object) -> None:
+        seen.append(len(state.train.users))
+
+    monkeypatch.setattr(forgetting, "forgotten", noted)
+    monkeypatch.setattr(measuring, "_FEW", 7)
+    shop = Workshop(DATA.pseudonymous(), worker, "cpu")
+    config = MEAN.config
+    everybody, few = (
+        Work(config, worker).fit(rows, None) for rows in (DATA.full, DATA.full.take(DATA.full.user_index < 20))
+    )
+    monkeypatch.setattr(shop, "warmed", lambda one: None if one.device == "cpu" else few)
+    for _ in range(2):
+        forgetting._warm_up(shop, on_device(config, device), everybody)
+    assert seen == [len(everybody.train.users) if device == "cpu" else len(few.train.users)], "once"
+
+
 @pytest.mark.parametrize("level", ["interactions", "users", "items"])
 def test_whoever_is_drawn_is_gone(level: str) -> None:
     rows = DATA.full

@@ -61,6 +61,12 @@ def reproduce(
             "--report", help="Compute nothing; make page and picture of the cells that are kept, or of the results."
         ),
     ] = False,
+    extend: Annotated[
+        bool,
+        typer.Option(
+            "--extend", help="Keep lines of the results that are there and that this order (its --methods) lacks."
+        ),
+    ] = False,
     jobs: Annotated[
         int, typer.Option(metavar="N", help="Cells at a time; those whose seconds count are computed alone.")
     ] = 1,
@@ -91,6 +97,7 @@ def reproduce(
         within=within,
         out=out,
         report=report,
+        extend=extend,
         jobs=jobs,
     )
     orders = orders_of(names, order)

@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--jobs", type=int, default=1, help="cells at a time; timed ones are computed alone")
     parser.add_argument("--report", action="store_true", help="compute nothing, make the page of what is there")
+    parser.add_argument("--extend", action="store_true", help="keep lines of the results that are there")
     given = parser.parse_intermixed_args(arguments)
     try:
         order = Order(
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             within=given.within,
             out=given.out,
             report=given.report,
+            extend=given.extend,
             jobs=given.jobs,
         )
         ran, files = reproduce(orders_of(given.names, order), _say, pages=given.report)

@@ -10,10 +10,12 @@ from receraser.errors import DataError, UsageError, nearest
 from receraser.reproduce import paper
 from receraser.reproduce.datasets import Dataset, load
 from receraser.reproduce.drawn import sets_digest
+from receraser.reproduce.extending import extended, widened
 from receraser.reproduce.kept import Kept
 from receraser.reproduce.order import Order
 from receraser.reproduce.runner import Ran, run
 from receraser.reproduce.studies.registry import find_study
+from receraser.reproduce.studies.study import Findings
 
 __all__ = ["orders_of", "planned", "reproduce"]
 
@@ -62,14 +64,17 @@ def reproduce(orders: Sequence[Order], say: Say, *, pages: bool = True) -> tuple
 
     The orders differ in nothing but study and methods, as those of `orders_of` do. Their cells are computed together:
     those of the same submodels have them from one fit, whichever study they are of. A report is made of the cells that
-    are kept or, where it has more of them, of the document of an earlier run.
+    are kept or, where it has more of them, of the document of an earlier run; with `extend` of both.
 
     Returns how the run ended, and the files that were written.
     """
     order = orders[0]
     assert all(dataclasses.replace(one, study=order.study, methods=order.methods) == order for one in orders), orders
-    entries = {one.study: find_study(one.study).entries(one) for one in orders}
-    cells = [entry.cell for some in entries.values() for entry in some]
+    cells = [entry.cell for one in orders for entry in find_study(one.study).entries(one)]
+    earlier = {one.study: _earlier(one) for one in orders if one.extend}
+    for one in orders:
+        if one.extend:
+            widened(one, find_study(one.study), earlier[one.study].order)  # or raise, before hours of work
     kept = Kept(order.cells)
     device, ran = order.device, Ran()
     rows: str | None
@@ -89,33 +94,61 @@ def reproduce(orders: Sequence[Order], say: Say, *, pages: bool = True) -> tuple
             ran = run([cell.of_sets(sets) for cell in cells], data, kept, device, say, order.jobs)
     if not pages:
         return ran, []
-    from receraser.reproduce.document import read_document
-    from receraser.reproduce.report import document_path, findings, rewrite, write
-
     files = []
     for one in orders:
         found = None
         if rows is not None and sets is not None:
-            placed = dataclasses.replace(one, device=device)
-            own = [dataclasses.replace(entry, cell=entry.cell.of_sets(sets)) for entry in entries[one.study]]
-            found = findings(placed, own, kept, rows, device)
-        earlier = document_path(one)
-        lacks = one.report and (found is None or bool(found.missing))
-        if lacks and earlier.exists() and (found is None or len(found.found) < len(read_document(earlier)["cells"])):
-            say(f"{one.name}: made of {earlier.name}, which has more than the cells in {one.cells}")
-            files += rewrite(earlier)
-        elif found is None:
-            others = ", ".join(path.name for path in sorted(one.out.glob(f"{one.study}-{one.dataset}*.json")))
-            there = f" (there is {others}: name its models with --models)" if others else ""
-            raise DataError(
-                f"there are no cells of {one.dataset}, or those of several data sets of that name, and no "
-                f"{earlier.name}{there}; compute some (the same command without --report), or say with --data which "
-                "rows are meant",
-                path=str(one.cells),
-            )
-        else:
-            files += write(found)
+            found = _found(dataclasses.replace(one, device=device), kept, rows, sets, earlier.get(one.study), say)
+        files += _written(one, found, say)
     return ran, files
+
+
+def _found(order: Order, kept: Kept, rows: str, sets: str, earlier: Findings | None, say: Say) -> Findings:
+    """Return what the cells of an order say, and the results of an earlier run where they are to be extended."""
+    from receraser.reproduce.report import findings
+
+    study = find_study(order.study)
+    wide = order if earlier is None else widened(order, study, earlier.order)
+    entries = [dataclasses.replace(entry, cell=entry.cell.of_sets(sets)) for entry in study.entries(wide)]
+    found = findings(wide, entries, kept, rows, order.device)
+    if earlier is None:
+        return found
+    found, told = extended(found, entries, earlier)
+    say(f"{order.name}: {told}")
+    return found
+
+
+def _earlier(order: Order) -> Findings:
+    """Return what the results of an earlier run say, which are to be extended."""
+    from receraser.reproduce.document import findings_of, read_document
+    from receraser.reproduce.report import document_path
+
+    path = document_path(order)
+    if not path.exists():
+        raise UsageError(f"there is no {path} to be extended; leave out --extend")
+    return findings_of(read_document(path), order.out)
+
+
+def _written(one: Order, found: Findings | None, say: Say) -> list[Path]:
+    """Write what was found, or what a document of before has more of; return the files."""
+    from receraser.reproduce.document import read_document
+    from receraser.reproduce.report import document_path, rewrite, write
+
+    earlier = document_path(one)
+    lacks = one.report and (found is None or bool(found.missing))
+    if lacks and earlier.exists() and (found is None or len(found.found) < len(read_document(earlier)["cells"])):
+        say(f"{one.name}: made of {earlier.name}, which has more than the cells in {one.cells}")
+        return rewrite(earlier)
+    if found is None:
+        others = ", ".join(path.name for path in sorted(one.out.glob(f"{one.study}-{one.dataset}*.json")))
+        there = f" (there is {others}: name its models with --models)" if others else ""
+        raise DataError(
+            f"there are no cells of {one.dataset}, or those of several data sets of that name, and no "
+            f"{earlier.name}{there}; compute some (the same command without --report), or say with --data which "
+            "rows are meant",
+            path=str(one.cells),
+        )
+    return write(found)
 
 
 def _say_of_the_split(data: Dataset, say: Say) -> None:

@@ -32,13 +32,19 @@ FORMAT = 2
 _HIDDEN = ("users", "digest")  # notes: digests of who was ranked for, and of states
 _ORDERED = ("models", "methods", "seeds", "forgets", "within", "device")  # of an order; the rest says where, or how
 _PARTS = ("metrics", "seconds", "numbers")
+_ABOUT = {"dates": "date", "hardware": "hardware", "code": "code", "versions": "versions", "split": "split"}
 
 
 def document_of(study: Study, found: Findings) -> Document:
     """Return everything that was found, cell by cell, and every comparison that the page asks for."""
     study.page(found)  # which notes what it compares
     order = found.order
-    places = _about(found, "hardware")
+    about = {
+        name: list(dict.fromkeys(str(result.about[key]) for _, result in found.found if key in result.about))
+        for name, key in _ABOUT.items()
+    }
+    about["dates"].sort()
+    several = [_ABOUT[name] for name, values in about.items() if len(values) > 1]
     return {
         "format": FORMAT,
         "study": order.study,
@@ -46,14 +52,10 @@ def document_of(study: Study, found: Findings) -> Document:
         "dataset": order.dataset,
         "command": order.command,
         "order": {name: _plain(getattr(order, name)) for name in _ORDERED},
-        "dates": _about(found, "date"),
-        "hardware": places,
-        "code": _about(found, "code"),
-        "versions": _about(found, "versions"),
-        "split": _about(found, "split"),
+        **about,
         "missing": dict(Counter(f"{named(entry.model)}: {named(entry.row)}" for entry in found.missing)),
         "settings": _configurations(found),
-        "cells": [_line(entry, result, tell_place=len(places) > 1) for entry, result in found.found],
+        "cells": [_line(entry, result, several) for entry, result in found.found],
         "compared": _compared(found),
     }
 
@@ -64,7 +66,7 @@ def findings_of(document: Document, out: Path) -> Findings:
         name: tuple(value) if isinstance(value, list) else value for name, value in document["order"].items()
     }
     order = Order(document["study"], dataset=document["dataset"], out=out, report=True, **given)
-    found = [(_entry(document, line), _result(document, line)) for line in document["cells"]]
+    found = [_pair(document, line) for line in document["cells"]]
     shares: dict[Pair, Share | None] = {}
     p_values: dict[Pair, list[float]] = {}
     for one in document["compared"]:
@@ -103,10 +105,6 @@ def read_document(path: Path) -> Document:
 # ---------------------------------------------------------------------- to a document
 
 
-def _about(found: Findings, key: str) -> list[str]:
-    return list(dict.fromkeys(str(result.about[key]) for _, result in found.found if key in result.about))
-
-
 def _configurations(found: Findings) -> dict[str, object]:
     """Return the configuration of each line; its shards, where it has several numbers of them, as a list.
 
@@ -128,11 +126,12 @@ def _configurations(found: Findings) -> dict[str, object]:
     return dict(settings)
 
 
-def _line(entry: Entry, result: Result, *, tell_place: bool) -> dict[str, object]:
+def _line(entry: Entry, result: Result, told: Sequence[str]) -> dict[str, object]:
+    """Return a line; `told`: what is not the same of all lines, so that each has to say it."""
     line: dict[str, object] = {"model": entry.model, "row": entry.row, "what": entry.what, "x": entry.x}
     line |= {"kind": entry.cell.kind, "seed": entry.cell.seed}
     line |= {"extras": dict(entry.cell.extras)} if entry.cell.extras else {}
-    line |= {"hardware": result.about["hardware"]} if tell_place and "hardware" in result.about else {}
+    line |= {key: result.about[key] for key in told if key in result.about}
     for name in _PARTS:
         values = {key: _rounded(value) for key, value in getattr(result, name).items()}
         line |= {name: values} if values else {}
@@ -178,11 +177,18 @@ def _entry(document: Document, line: Mapping[str, Any]) -> Entry:
     return Entry(line["model"], line["row"], cell, origin, line["what"], line["x"])
 
 
-def _result(document: Document, line: Mapping[str, Any]) -> Result:
-    places: Sequence[str] = document["hardware"]
-    where = line.get("hardware", places[0] if len(places) == 1 else None)
+def _pair(document: Document, line: Mapping[str, Any]) -> tuple[Entry, Result]:
+    """Return a line again, with what is known of where and when it was computed."""
+    entry = _entry(document, line)
+    about = {
+        key: line[key] if key in line else document[name][0]
+        for name, key in _ABOUT.items()
+        if key in line or len(document[name]) == 1
+    }
+    if entry.cell.config is not None:
+        about["device"] = entry.cell.config.device
     parts = {name: line.get(name, {}) for name in (*_PARTS, "series", "notes")}
-    return Result(**parts, about={} if where is None else {"hardware": where})
+    return entry, Result(**parts, about=about)
 
 
 def _place(values: Sequence[Any]) -> Place:

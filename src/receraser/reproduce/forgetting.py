@@ -124,11 +124,16 @@ def forgotten(
 
 
 def _warm_up(shop: Workshop, config: EngineConfig, state: State) -> None:
-    """Forget somebody once for nothing: whatever is imported, compiled or allocated then is nobody's training time."""
+    """Forget somebody once for nothing: whatever is imported, compiled or allocated then is nobody's training time.
+
+    On a GPU out of a few rows: the same is compiled for them as for all, whose memory the fit has asked for, and
+    attention, learned from all rows, would take as long as what is timed.
+    """
     name = f"forgets {fingerprint.of_settings(config.as_dict())}"
     if name not in shop.warm:
-        forgotten(shop, config, state, requests(state.train, "interactions", 1, config.seed + 1)[0])
-        shop.warm.add(name)
+        state = shop.warmed(config) or state
+        forgotten(shop, state.config, state, requests(state.train, "interactions", 1, config.seed + 1)[0])
+        shop.warm[name] = None
 
 
 def _numbers(seconds: Mapping[str, float], report: ForgetReport) -> dict[str, float]:

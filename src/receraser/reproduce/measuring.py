@@ -71,7 +71,7 @@ class Workshop:
         self._combined: dict[str, list[Fitted]] = {}  # by stage: the last fit's submodels, put together in other ways
         self._epochs: dict[str, int] = {}
         self.pretraining: dict[str, float] = {}  # seconds of a partition's vectors, by what they depend on
-        self.warm: set[str] = set()  # configurations that somebody was forgotten with, once, before times count
+        self.warm: dict[str, State | None] = {}  # what was done for nothing before times count, and what it came to
 
     # ------------------------------------------------------------------ kinds
 
@@ -118,7 +118,7 @@ class Workshop:
         Up to three fits, as many as begin within 5 s; the median counts, of two the slower.
         """
         config = self.config(cell)
-        self._warm_up(config)
+        self.warmed(config)
         self._last.clear()  # two at a time would take twice the memory
         self._combined.clear()
         runs: list[dict[str, float]] = []
@@ -188,7 +188,7 @@ class Workshop:
         stage: str,
         gone: ForgetRequest | None = None,
     ) -> Fitted:
-        self._warm_up(config)
+        self.warmed(config)
         name = shards_key(config), gone or ForgetRequest()
         known, last = self._last.get(stage, (None, None))
         if last is None or known != name:
@@ -206,16 +206,19 @@ class Workshop:
             others.append(combined)
         return combined
 
-    def _warm_up(self, config: EngineConfig) -> None:
-        """Fit a few rows for nothing on a GPU: what is compiled when it is first called is nobody's training time."""
+    def warmed(self, config: EngineConfig) -> State | None:
+        """Fit a few rows for nothing on a GPU, once: what is compiled when it is first called is nobody's training time.
+
+        Returns what it came to; None on a CPU, where workers warm up by themselves.
+        """
         plain = dataclasses.replace(config, seed=0)
         name = fingerprint.of_settings(plain.as_dict())
-        if config.device == "cpu" or name in self.warm:
-            return
-        self.warm.add(name)
-        few, held = self.data.full, self.data.held
-        few = few.take(few.user_index < _FEW)
-        Work(plain, self.executor).fit(few, None if held is None else held.take(held.user_index < _FEW))
+        if config.device != "cpu" and name not in self.warm:
+            few, held = self.data.full, self.data.held
+            few = few.take(few.user_index < _FEW)
+            held = None if held is None else held.take(held.user_index < _FEW)
+            self.warm[name] = Work(plain, self.executor).fit(few, held)
+        return self.warm.get(name)
 
     def _combined_anew(self, last: Fitted, config: EngineConfig) -> Fitted:
         """Put the very same submodels together in another way: what a fit from nothing comes to, bit for bit."""

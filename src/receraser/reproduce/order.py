@@ -55,6 +55,8 @@ class Order:
         Folder of the results; finished cells are in its folder `cells`.
     report
         Compute nothing; make page and picture of the cells that are there, or of the document of an earlier run.
+    extend
+        Keep lines of the results of an earlier run that this one does not have.
     jobs
         Cells at a time; those whose seconds count are computed alone.
     """
@@ -70,6 +72,7 @@ class Order:
     within: float | None = None
     out: Path = OUT
     report: bool = False
+    extend: bool = False
     jobs: int = 1
 
     def __post_init__(self) -> None:

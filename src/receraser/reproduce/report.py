@@ -90,6 +90,7 @@ def page_of(document: Document, *, drawn: bool) -> str:
     lines += [*(f"Split: {one}." for one in document["split"] if not is_made(dataset)), ""]
     if is_made(dataset):
         lines += [f"**{MADE[0].upper()}{MADE[1:]}.**", ""]
+    lines += _several_runs(found)
     lines += [line for model in found.models for line in _several_machines(study, found, model)]
     if drawn:
         lines += [f"![{study.title}]({found.order.name}.svg)", ""]
@@ -123,6 +124,33 @@ def _missing(lines: Mapping[str, int], n_found: int) -> list[str]:
     told = "; ".join(f"{line}{f' ({n})' if n > 1 else ''}" for line, n in lines.items())
     total = sum(lines.values())
     return ["", f"**Not complete**: {total} of {total + n_found} cells are missing ({told})."]
+
+
+def _several_runs(found: Findings) -> list[str]:
+    """Return which lines are of which day and version, where they are of several."""
+    runs: dict[str, dict[str, None]] = {}
+    for entry, one in found.found:
+        when = one.about.get("date"), one.about.get("code")
+        if None not in when:
+            runs.setdefault("{}, version {}".format(*when), {})[f"{named(entry.model)}: {named(entry.row)}"] = None
+    if len(runs) < 2:
+        return []
+    return [f"Not computed in one go. {'. '.join(f'{run}: {_lines(some)}' for run, some in sorted(runs.items()))}.", ""]
+
+
+def _lines(some: Iterable[str]) -> str:
+    """Return lines in words, each model once.
+
+    Examples
+    --------
+    >>> _lines(["BPR: Retrain", "BPR: SISA", "WMF: SISA"])
+    'BPR: Retrain, SISA; WMF: SISA'
+    """
+    models: dict[str, list[str]] = {}
+    for one in some:
+        model, _, row = one.partition(": ")
+        models.setdefault(model, []).append(row)
+    return "; ".join(f"{model}: {', '.join(rows)}" for model, rows in models.items())
 
 
 def _several_machines(study: Study, found: Findings, model: str) -> list[str]:
