@@ -85,12 +85,19 @@ def ordered(options: argparse.Namespace, wanted: Sequence[argparse.Namespace]) -
 
 
 def missing(options: argparse.Namespace, cells: Sequence[Cell], data: Dataset, kept: Kept) -> list[list[Cell]]:
-    """Return the cells to compute, those of the same submodels together, most shards first: they take longest."""
+    """Return the cells to compute, those of the same submodels together.
+
+    What the first order needs comes first, and of that what has most shards: it takes longest.
+    """
     groups = [
         [one for one in group if _wanted(one, data, kept, options.device) and not (options.untimed and timed(one))]
         for group in in_groups(cells, options.device)
     ]
-    return sorted(filter(None, groups), key=lambda group: -_shards(group[0]))
+
+    def place(group: Sequence[Cell]) -> tuple[int, int]:
+        return min(options.turns[cell.digest("", options.device)] for cell in group), -_shards(group[0])
+
+    return sorted(filter(None, groups), key=place)
 
 
 def turns(orders: Sequence[Sequence[Cell]], device: str) -> dict[str, int]:
@@ -126,9 +133,8 @@ class Process:
         self._executor = LocalExecutor(workers_for(self._options.device))
         self._later: list[tuple[Workshop, list[Cell]]] = []
         self._begun: list[tuple[Workshop, Cell, Rest, float]] = []
-        self._warm: dict[
-            str, State | None
-        ] = {}  # the workers are the same for all workshops: what one has warmed is warm
+        # The workers are the same for all workshops: what one has warmed is warm.
+        self._warm: dict[str, State | None] = {}
 
     def fit(self, group: Sequence[Cell]) -> None:
         """Compute the cells of a group that are not timed; fit for those that are, and warm up."""
@@ -256,7 +262,9 @@ def work(
         together = True
         for turn in sorted(set(options.turns.values())):
             own.forget(everybody, turn)
-            together = _wait(everybody, options)
+            together = together and _wait(everybody, options)
+            if not together:
+                break
         if not together:
             own.wait_for_whoever_is_timed()
         own.rank()
@@ -279,7 +287,12 @@ def _wait(everybody: Any, options: argparse.Namespace) -> bool:
 
 def asked(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[argparse.Namespace]]:
     """Return what holds for everything, and every order."""
-    one = argparse.ArgumentParser(add_help=False)
+    usage = (
+        "%(prog)s STUDY... [--models M...] [--methods M...] [--seeds N] [--forgets N] [--within SECONDS] [+ STUDY... ...]\n"
+        "       --data DIR [--dataset NAME] [--untimed] [--device D] [--jobs N] [--limit SECONDS] [--ranking SECONDS]\n"
+        "       [--cells DIR] [--archive FILE]"
+    )
+    one = argparse.ArgumentParser(add_help=False, usage=usage)
     one.add_argument("studies", nargs="+")
     one.add_argument("--models", nargs="+", default=list(paper.MODELS), choices=paper.MODELS)
     one.add_argument("--methods", nargs="+", default=[], help="of those that the studies have; by default all")
@@ -290,7 +303,7 @@ def asked(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[argparse.N
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
-        epilog="STUDY... [--models ...] [--methods ...] [--seeds N] [--forgets N] [--within SECONDS] [+ STUDY... ]...",
+        usage=usage,
     )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--dataset", default="ml-1m")

@@ -3,113 +3,203 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from receraser.errors import DataError, UsageError
+from receraser.reproduce.cell import Result
 from receraser.reproduce.command import orders_of, reproduce
-from receraser.reproduce.document import findings_of, read_document
-from receraser.reproduce.extending import extended, widened
+from receraser.reproduce.document import document_of, findings_of, read_document, write_document
+from receraser.reproduce.extending import check, extended, widened
 from receraser.reproduce.order import Order
-from receraser.reproduce.report import document_path, write
+from receraser.reproduce.report import document_path, rewrite, write
 from receraser.reproduce.studies.registry import find_study
 from receraser.reproduce.studies.study import Entry, Findings
 from tests.reproduce.conftest import WORLD
 from tests.reproduce.test_pages import made_up
 
 BATCH = find_study("batch")
+KNOWN: dict[str, Result] = {}
 
 
-def order(out: Path, *methods: str, **others: Any) -> Order:
-    return Order("batch", dataset="ml-1m", models=("wmf",), methods=methods, seeds=1, out=out, **others)
+def order(out: Path, *methods: str, study: str = "batch", seeds: int = 1, **others: Any) -> Order:
+    return Order(study, dataset="ml-1m", models=("wmf",), methods=methods, seeds=seeds, out=out, **others)
 
 
-def found(one: Order, known: dict[str, Any], *, date: str = "2026-01-01", code: str = "1.2") -> Findings:
+def found(one: Order, **about: str) -> Findings:
     """What the cells of an order say; those of one cell are always the same."""
     pairs = []
-    for entry in BATCH.entries(one):
-        result = known.setdefault(repr(entry.cell), made_up(entry))
-        pairs.append((entry, dataclasses.replace(result, about={**result.about, "date": date, "code": code})))
+    for entry in find_study(one.study).entries(one):
+        result = KNOWN.setdefault(repr(entry.cell), made_up(entry))
+        pairs.append((entry, dataclasses.replace(result, about={**result.about, **about})))
     return Findings(one, pairs)
 
 
-@pytest.fixture
-def joined(tmp_path: Path, no_pictures: None) -> Iterator[tuple[Findings, Findings]]:
-    """A page of two methods, of one day; and what it comes to with a third of another day and version."""
-    known: dict[str, Any] = {}
-    earlier = findings_of(read_document(write(found(order(tmp_path, "sisa", "spectral"), known))[0]), tmp_path)
-    few = found(order(tmp_path, "grapheraser"), known, date="2026-01-02", code="1.3")
-    wide = widened(few.order, BATCH, earlier.order)
-    entries = BATCH.entries(wide)
-    mine = {repr(entry) for entry, _ in few.found}
-    here = Findings(wide, few.found, [entry for entry in entries if repr(entry) not in mine])
-    filled, told = extended(here, entries, earlier)
-    assert (
-        told
-        == "16 cells of before are kept beside 16; 8 are in both, of the same quality, in 1.00 to 1.00 of the seconds"
+def published(one: Order, **about: str) -> Findings:
+    """The same, as its document says it."""
+    return findings_of(read_document(write(found(one, **about))[0]), one.out)
+
+
+def joined(few: Findings, earlier: Findings, without: Iterable[Entry] = ()) -> Findings:
+    """What a page comes to with a few lines more."""
+    study = find_study(few.order.study)
+    wide = widened(few.order, study, earlier.order)
+    entries = study.entries(wide)
+    check([entry for entry, _ in few.found], entries, earlier, None)
+    left_out = {repr(entry) for entry in without}
+    mine = [pair for pair in few.found if repr(pair[0]) not in left_out]
+    return extended(Findings(wide, mine), entries, earlier, study)
+
+
+def changed(some: Findings, row: str, **parts: Any) -> Findings:
+    """Findings in which the results of a line are others."""
+    return dataclasses.replace(
+        some, found=[(e, dataclasses.replace(one, **parts) if e.row == row else one) for e, one in some.found]
     )
-    yield earlier, filled
 
 
-def test_what_is_missing_is_taken_from_the_results_of_before(joined: tuple[Findings, Findings], tmp_path: Path) -> None:
-    earlier, filled = joined
+def moved(some: Findings, row: str, **settings: Any) -> Findings:
+    """Findings in which a line has other settings."""
+
+    def entry(one: Entry) -> Entry:
+        config = one.cell.config
+        if one.row != row or config is None:
+            return one
+        return dataclasses.replace(one, cell=dataclasses.replace(one.cell, config=dataclasses.replace(config, **settings)))
+
+    return dataclasses.replace(some, found=[(entry(one), result) for one, result in some.found])
+
+
+def test_a_page_has_the_lines_of_both(tmp_path: Path, no_pictures: None) -> None:
+    earlier = published(order(tmp_path, "sisa", "spectral"), date="2026-01-01", code="1.2")
+    filled = joined(found(order(tmp_path, "grapheraser"), date="2026-01-02", code="1.3"), earlier)
     assert filled.rows("wmf") == ["retrain", "sisa", "grapheraser", "spectral"], "as the study has them"
     assert not filled.missing
     path, page = write(filled)
     text = page.read_text()
     assert "--methods sisa,grapheraser,spectral" in text, "what computes all of it"
     assert (
-        "Not computed in one go. 2026-01-01, version 1.2: WMF: SISA, Spectral. "
-        "2026-01-02, version 1.3: WMF: Retrain, GraphEraser.\n"
+        "- 2026-01-01, version 1.2: WMF: Retrain; SISA; Spectral\n- 2026-01-02, version 1.3: WMF: GraphEraser\n"
     ) in text
+    assert "8 cells were added to 24; 8 are in both, with the same quality, and took 1.00 to 1.00 times as long" in text
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(lines) == 1 + 3 * 8
     assert all("[" in line.split("|")[-2] for line in lines[1:]), "a share of the retrain's, with its interval, in each"
     again = findings_of(read_document(path), tmp_path)
-    settings = [[(entry.cell.config, entry.origin) for entry, _ in some.found] for some in (again, filled)]
-    assert [config and config.device for config, _ in settings[0]] == ["cuda"] * 32
-    assert [origin for _, origin in settings[0]] == [origin for _, origin in settings[1]]
+    assert [entry.cell.config and entry.cell.config.device for entry, _ in again.found] == ["cuda"] * 32
+    assert [entry.origin for entry, _ in again.found] == [entry.origin for entry, _ in filled.found]
     assert all(again.shares[pair] == share for pair, share in earlier.shares.items())
 
 
-def test_results_that_differ_do_not_stand_on_one_page(joined: tuple[Findings, Findings]) -> None:
-    earlier, filled = joined
-    entries = [entry for entry, _ in filled.found]
-
-    def other(change: dict[str, Any]) -> Findings:
-        return dataclasses.replace(
-            filled, found=[(entry, dataclasses.replace(one, **change)) for entry, one in filled.found]
-        )
-
-    with pytest.raises(DataError, match=r"WMF, Retrain, random left: recall@20 is 0\.900000, and was"):
-        extended(other({"metrics": {"recall@20": 0.9}}), entries, earlier)
-    alone = dataclasses.replace(filled, found=[pair for pair in filled.found if pair[0].row == "grapheraser"])
-    with pytest.raises(DataError, match="no line is both in the results of before and in the cells"):
-        extended(alone, entries, earlier)
+def test_a_page_that_was_extended_is_extended_again(tmp_path: Path, no_pictures: None) -> None:
+    """And still says of every line when and by which version it was computed."""
+    write(joined(found(order(tmp_path, "gram"), date="2026-01-02", code="1.3"), published(order(tmp_path, "sisa"))))
+    path = document_path(order(tmp_path))
+    earlier = findings_of(read_document(path), tmp_path)
+    write(joined(found(order(tmp_path, "spectral"), date="2026-01-03", code="1.3"), earlier))
+    document = read_document(path)
+    days = {(line["row"], line["date"]) for line in document["cells"]}
+    assert days == {("retrain", "2026-01-01"), ("sisa", "2026-01-01"), ("gram", "2026-01-02"), ("spectral", "2026-01-03")}
+    assert document["dates"] == ["2026-01-01", "2026-01-02", "2026-01-03"]
+    assert document["code"] == ["1.2", "1.3"]
+    assert len(document["extended"]) == 2
 
 
-def test_lines_of_other_settings_stay_missing(joined: tuple[Findings, Findings]) -> None:
-    earlier, filled = joined
+def test_what_an_old_document_does_not_say_of_a_line_stays_unknown(tmp_path: Path, no_pictures: None) -> None:
+    """Its days are those of the page, and none of them becomes that of a line."""
+    one = order(tmp_path, "sisa")
+    document = dict(document_of(BATCH, found(one)))
+    document["dates"] = ["2025-12-30", "2025-12-31"]
+    path = document_path(one)
+    write_document(path, document)
+    for method in ("gram", "spectral"):
+        few = found(order(tmp_path, method), date="2026-01-02")
+        write(joined(few, findings_of(read_document(path), tmp_path)))
+        rewrite(path)
+    document = dict(read_document(path))
+    assert document["dates"] == ["2025-12-30", "2025-12-31", "2026-01-02"]
+    assert {line["row"] for line in document["cells"] if line["date"] is None} == {"retrain", "sisa"}
+    assert "- day and version unknown: WMF: Retrain; SISA\n" in path.with_suffix(".md").read_text()
 
-    def moved(entry: Entry) -> Entry:
-        config = entry.cell.config
-        assert config is not None
-        if entry.row != "sisa":
-            return entry
-        return dataclasses.replace(
-            entry, cell=dataclasses.replace(entry.cell, config=dataclasses.replace(config, shards=7))
-        )
 
-    entries = [moved(entry) for entry, _ in filled.found]
-    own = dataclasses.replace(
-        filled, found=[pair for pair in filled.found if pair[0].row in ("retrain", "grapheraser")]
-    )
-    again, _ = extended(own, entries, earlier)
-    assert {entry.row for entry in again.missing} == {"sisa"}
-    assert again.rows("wmf") == ["retrain", "grapheraser", "spectral"]
+def test_the_seconds_of_before_stay(tmp_path: Path, no_pictures: None) -> None:
+    """The others were measured beside them."""
+    few = changed(found(order(tmp_path, "gram")), "retrain", seconds={"submodels": 40.0})
+    earlier = changed(published(order(tmp_path, "sisa")), "retrain", seconds={"submodels": 10.0})
+    filled = joined(few, earlier)
+    assert [one.seconds for one in filled.of("wmf", "retrain", "random left")] == [{"submodels": 10.0}] * 8
+    assert "took 4.00 to 4.00 times as long" in filled.extensions[-1]
+
+
+def test_results_that_differ_do_not_stand_on_one_page(tmp_path: Path, no_pictures: None) -> None:
+    earlier = published(order(tmp_path, "sisa"))
+    few = found(order(tmp_path, "gram"))
+    numbers = few.found[0][1].numbers
+    for parts, message in (
+        ({"metrics": {"recall@20": 0.9}}, r"WMF, Retrain, random left: recall@20 is 0\.9, and was"),
+        ({"numbers": {**numbers, "users": 7}}, "the number of users is 7, and was 6040"),
+        ({"about": {"split": "at random"}}, "the split is at random, and was the files"),
+        ({"metrics": {}, "numbers": {}}, "nothing of it tells whether it is of the same rows"),
+    ):
+        split = changed(earlier, "retrain", about={**earlier.found[0][1].about, "split": "the files"})
+        with pytest.raises(DataError, match=message):
+            joined(changed(few, "retrain", **parts), split)
+    retrains = [entry for entry, _ in few.found if entry.row == "retrain"]
+    with pytest.raises(DataError, match="there is no cell of a line that it has"):
+        joined(few, earlier, without=retrains)
+
+
+def test_times_of_two_machines_are_not_put_together(tmp_path: Path, no_pictures: None) -> None:
+    earlier = published(order(tmp_path, "sisa"))
+    joined(found(order(tmp_path, "gram"), hardware="a machine"), earlier)  # the cores beside the GPU
+    with pytest.raises(DataError, match="WMF was timed on a GPU; a machine, and now on a laptop"):
+        joined(found(order(tmp_path, "gram"), hardware="a laptop"), earlier)
+    quality = published(order(tmp_path, "retrain", "sisa", study="table3"))
+    joined(found(order(tmp_path, "retrain", "receraser", study="table3"), hardware="a laptop"), quality)
+
+
+def test_what_cannot_be_put_together_is_told_beforehand(tmp_path: Path, no_pictures: None) -> None:
+    earlier = published(order(tmp_path, "sisa", "spectral"))
+    entries = BATCH.entries(order(tmp_path, "sisa", "spectral", "gram"))
+    asked = BATCH.entries(order(tmp_path, "gram"))
+    check(asked, entries, earlier, "cuda")
+    with pytest.raises(UsageError, match="was computed with --device cuda, and is to be extended with cpu"):
+        check(asked, entries, earlier, "cpu")
+    with pytest.raises(UsageError, match="lines that are none of this order: WMF: Spectral, random"):
+        check(asked, [one for one in entries if one.row != "spectral"], earlier, None)
+    stale = moved(earlier, "sisa", hyperparameters={"dim": 7})
+    with pytest.raises(UsageError, match="lines of other settings than today's: WMF: SISA, random"):
+        check(asked, entries, stale, None)
+    check(BATCH.entries(order(tmp_path, "sisa", "gram")), entries, stale, None)
+    alone = [entry for entry in asked if entry.row == "gram"]
+    with pytest.raises(UsageError, match="name a method in --methods that it has, of sisa, spectral"):
+        check(alone, entries, earlier, None)
+    with pytest.raises(UsageError, match="lines of other settings than today's: WMF: Retrain"):
+        check(alone, entries, moved(earlier, "retrain", hyperparameters={"dim": 7}), None)
+
+
+def test_a_line_of_other_settings_is_brought_up_to_date(tmp_path: Path, no_pictures: None) -> None:
+    stale = changed(moved(published(order(tmp_path, "sisa")), "sisa", hyperparameters={"dim": 7}), "sisa", metrics={})
+    pairs = list(stale.shares)
+    filled = joined(found(order(tmp_path, "sisa", "gram")), stale)
+    assert all(one.metrics for one in filled.of("wmf", "sisa", "random"))
+    assert not any(pair in filled.shares for pair in pairs), "nothing that was compared before stands beside it"
+    assert filled.share(*pairs[0]) is not None, "it is compared again"
+
+
+def test_seeds_are_compared_whole_or_not_at_all(tmp_path: Path, no_pictures: None) -> None:
+    """A mean over two seeds does not stand beside a share of one."""
+    earlier = published(order(tmp_path, "retrain", "sisa", study="table3", seeds=2))
+    few = found(order(tmp_path, "retrain", "receraser", study="table3", seeds=2))
+    half = [entry for entry, _ in few.found if entry.cell.seed == 1 and entry.row == "retrain"]
+    ours, full = (("wmf", row, "fit", None) for row in ("receraser", "retrain"))
+    share = joined(few, earlier).share(ours, full, "ndcg@20")
+    assert share is not None
+    assert share.low < share.mean < share.high
+    assert joined(few, earlier, without=half).share(ours, full, "ndcg@20") is None
 
 
 def test_all_methods_are_named_by_none(tmp_path: Path) -> None:
@@ -118,37 +208,33 @@ def test_all_methods_are_named_by_none(tmp_path: Path) -> None:
     assert widened(order(tmp_path), BATCH, order(tmp_path, "gram")).methods == ()
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"forgets": 3}, "computed with no --forgets, and is to be extended with --forgets 3"),
-        ({"seeds": 2}, "computed with --seeds 1, and is to be extended with --seeds 2"),
-    ],
-)
-def test_other_requests_or_seeds_are_refused(changed: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=message):
-        widened(dataclasses.replace(order(tmp_path), **changed), BATCH, order(tmp_path))
-
-
 def test_a_page_is_extended_by_the_command(tmp_path: Path, kept_workers: None, no_pictures: None) -> None:
     """Also where the cells of before are gone."""
+    path = document_path(Order("levels", WORLD, models=("wmf",), out=tmp_path))
 
-    def run(*methods: str, extend: bool) -> list[str]:
+    def run(*methods: str, forgets: int = 1, **others: Any) -> list[str]:
         told: list[str] = []
-        asked = Order("levels", WORLD, models=("wmf",), methods=methods, seeds=1, forgets=1, device="cpu", out=tmp_path)
-        reproduce(orders_of(["levels"], dataclasses.replace(asked, extend=extend)), told.append)
-        for path in asked.cells.iterdir():
-            path.unlink()
+        asked = Order(
+            "levels", WORLD, models=("wmf",), methods=methods, seeds=1, forgets=forgets, device="cpu", out=tmp_path
+        )
+        reproduce(orders_of(["levels"], dataclasses.replace(asked, **others)), told.append)
         return told
 
-    with pytest.raises(UsageError, match=r"there is no .*levels.* to be extended; leave out --extend"):
+    with pytest.raises(UsageError, match=r"there is no .*levels.* to be extended; or leave out --extend"):
         run("gram", extend=True)
-    run("gram", extend=False)
+    run("gram")
+    for cell in (tmp_path / "cells").iterdir():
+        cell.unlink()
+    with pytest.raises(UsageError, match="ask for as many seeds and requests"):
+        run("spectral", forgets=2, extend=True)
+    assert not list((tmp_path / "cells").iterdir()), "before anything is computed"
     said = run("spectral", extend=True)
-    assert "3 cells of before are kept beside 6; 3 are in both, of the same quality" in said[-1]
-    document = read_document(document_path(Order("levels", WORLD, models=("wmf",), out=tmp_path)))
+    assert "3 cells were added to 6; 3 are in both, with the same quality" in said[-1]
+    document = read_document(path)
     assert list(dict.fromkeys(line["row"] for line in document["cells"])) == ["retrain", "spectral", "gram"]
     assert not document["missing"]
     assert "--methods spectral,gram" in document["command"]
-    run("gram", extend=False)
-    assert "spectral" not in document_path(Order("levels", WORLD, models=("wmf",), out=tmp_path)).read_text()
+    run("gram")
+    assert "spectral" not in path.read_text(), "that order has one method"
+    assert "3 cells were added to 6" in run("spectral", extend=True, report=True)[-1]
+    assert '"row": "spectral"' in path.read_text()

@@ -15,6 +15,7 @@ from receraser.data.interactions import Interactions
 from receraser.errors import TrainingError
 from receraser.execution.local import LocalExecutor
 from receraser.execution.task import Task, submodel_task
+from receraser.protocols import Executor
 from receraser.reproduce import forgetting, measuring
 from receraser.reproduce.cell import Cell, Result
 from receraser.reproduce.datasets import load
@@ -325,17 +326,20 @@ def test_somebody_is_forgotten_for_nothing_out_of_few_rows_on_a_gpu(
     def noted(_: object, __: object, state: State, ___: object) -> None:
         seen.append(len(state.train.users))
 
+    everybody = Work(MEAN.config, worker).fit(DATA.full, None)
+    few = DATA.full.take(DATA.full.user_index < 20)
+
+    class OnTheCpu(Work):
+        def __init__(self, config: EngineConfig, executor: Executor) -> None:
+            super().__init__(on_device(config, "cpu"), executor)
+
     monkeypatch.setattr(forgetting, "forgotten", noted)
-    monkeypatch.setattr(measuring, "_FEW", 7)
-    shop = Workshop(DATA.pseudonymous(), worker, "cpu")
-    config = MEAN.config
-    everybody, few = (
-        Work(config, worker).fit(rows, None) for rows in (DATA.full, DATA.full.take(DATA.full.user_index < 20))
-    )
-    monkeypatch.setattr(shop, "warmed", lambda one: None if one.device == "cpu" else few)
+    monkeypatch.setattr(measuring, "Work", OnTheCpu)
+    monkeypatch.setattr(measuring, "_FEW", 20)
+    shop = Workshop(DATA.pseudonymous(), worker, device)
     for _ in range(2):
-        forgetting._warm_up(shop, on_device(config, device), everybody)
-    assert seen == [len(everybody.train.users) if device == "cpu" else len(few.train.users)], "once"
+        forgetting._warm_up(shop, on_device(MEAN.config, device), everybody)
+    assert seen == [len(everybody.train.users) if device == "cpu" else len(few.users)], "once"
 
 
 @pytest.mark.parametrize("level", ["interactions", "users", "items"])

@@ -64,7 +64,7 @@ def reproduce(
     extend: Annotated[
         bool,
         typer.Option(
-            "--extend", help="Keep lines of the results that are there and that this order (its --methods) lacks."
+            "--extend", help="Keep the lines of the results that are there; compute what --methods names beside them."
         ),
     ] = False,
     jobs: Annotated[

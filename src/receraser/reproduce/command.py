@@ -10,12 +10,12 @@ from receraser.errors import DataError, UsageError, nearest
 from receraser.reproduce import paper
 from receraser.reproduce.datasets import Dataset, load
 from receraser.reproduce.drawn import sets_digest
-from receraser.reproduce.extending import extended, widened
+from receraser.reproduce.extending import check, extended, widened
 from receraser.reproduce.kept import Kept
 from receraser.reproduce.order import Order
 from receraser.reproduce.runner import Ran, run
 from receraser.reproduce.studies.registry import find_study
-from receraser.reproduce.studies.study import Findings
+from receraser.reproduce.studies.study import Entry, Findings
 
 __all__ = ["orders_of", "planned", "reproduce"]
 
@@ -71,10 +71,7 @@ def reproduce(orders: Sequence[Order], say: Say, *, pages: bool = True) -> tuple
     order = orders[0]
     assert all(dataclasses.replace(one, study=order.study, methods=order.methods) == order for one in orders), orders
     cells = [entry.cell for one in orders for entry in find_study(one.study).entries(one)]
-    earlier = {one.study: _earlier(one) for one in orders if one.extend}
-    for one in orders:
-        if one.extend:
-            widened(one, find_study(one.study), earlier[one.study].order)  # or raise, before hours of work
+    earlier = {one.study: _earlier(one) for one in orders if one.extend and pages}
     kept = Kept(order.cells)
     device, ran = order.device, Ran()
     rows: str | None
@@ -89,6 +86,9 @@ def reproduce(orders: Sequence[Order], say: Say, *, pages: bool = True) -> tuple
             from receraser.models.factors import torch_device
 
             device = torch_device(order.device).type
+            for one in orders:
+                if one.study in earlier:
+                    _check(one, sets, earlier[one.study], device)
             _say_of_the_split(data, say)
             say(f"{order.dataset}: {len(data.full):,} rows to fit, {len(data.test):,} to test on; {data.origin}")
             ran = run([cell.of_sets(sets) for cell in cells], data, kept, device, say, order.jobs)
@@ -107,15 +107,26 @@ def _found(order: Order, kept: Kept, rows: str, sets: str, earlier: Findings | N
     """Return what the cells of an order say, and the results of an earlier run where they are to be extended."""
     from receraser.reproduce.report import findings
 
-    study = find_study(order.study)
-    wide = order if earlier is None else widened(order, study, earlier.order)
-    entries = [dataclasses.replace(entry, cell=entry.cell.of_sets(sets)) for entry in study.entries(wide)]
-    found = findings(wide, entries, kept, rows, order.device)
     if earlier is None:
-        return found
-    found, told = extended(found, entries, earlier)
-    say(f"{order.name}: {told}")
+        return findings(order, _entries(order, sets), kept, rows, order.device)
+    _check(order, sets, earlier, None)
+    wide = widened(order, find_study(order.study), earlier.order)
+    entries = _entries(wide, sets)
+    found = extended(findings(wide, entries, kept, rows, order.device), entries, earlier, find_study(order.study))
+    say(f"{order.name}: {found.extensions[-1]}")
     return found
+
+
+def _check(order: Order, sets: str, earlier: Findings, device: str | None) -> None:
+    """Raise where an order cannot extend what there is, which is better known before hours of work."""
+    wide = widened(order, find_study(order.study), earlier.order)
+    check(_entries(order, sets), _entries(wide, sets), earlier, device)
+
+
+def _entries(order: Order, sets: str) -> list[Entry]:
+    """Return the entries of an order; `sets`: the digest of the files that say who is forgotten."""
+    entries = find_study(order.study).entries(order)
+    return [dataclasses.replace(entry, cell=entry.cell.of_sets(sets)) for entry in entries]
 
 
 def _earlier(order: Order) -> Findings:
@@ -125,7 +136,7 @@ def _earlier(order: Order) -> Findings:
 
     path = document_path(order)
     if not path.exists():
-        raise UsageError(f"there is no {path} to be extended; leave out --extend")
+        raise UsageError(f"there is no {path} to be extended{_others(order)}; or leave out --extend")
     return findings_of(read_document(path), order.out)
 
 
@@ -140,15 +151,19 @@ def _written(one: Order, found: Findings | None, say: Say) -> list[Path]:
         say(f"{one.name}: made of {earlier.name}, which has more than the cells in {one.cells}")
         return rewrite(earlier)
     if found is None:
-        others = ", ".join(path.name for path in sorted(one.out.glob(f"{one.study}-{one.dataset}*.json")))
-        there = f" (there is {others}: name its models with --models)" if others else ""
         raise DataError(
             f"there are no cells of {one.dataset}, or those of several data sets of that name, and no "
-            f"{earlier.name}{there}; compute some (the same command without --report), or say with --data which "
+            f"{earlier.name}{_others(one)}; compute some (the same command without --report), or say with --data which "
             "rows are meant",
             path=str(one.cells),
         )
     return write(found)
+
+
+def _others(order: Order) -> str:
+    """Say which results of a study there are, where those of an order are not."""
+    others = ", ".join(path.name for path in sorted(order.out.glob(f"{order.study}-{order.dataset}*.json")))
+    return f" (there is {others}: name its models with --models)" if others else ""
 
 
 def _say_of_the_split(data: Dataset, say: Say) -> None:

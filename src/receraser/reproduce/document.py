@@ -39,12 +39,13 @@ def document_of(study: Study, found: Findings) -> Document:
     """Return everything that was found, cell by cell, and every comparison that the page asks for."""
     study.page(found)  # which notes what it compares
     order = found.order
+    told = {key: [result.about.get(key) for _, result in found.found] for key in _ABOUT.values()}
     about = {
-        name: list(dict.fromkeys(str(result.about[key]) for _, result in found.found if key in result.about))
+        name: list(dict.fromkeys([str(one) for one in told[key] if one is not None] + list(found.known.get(name, ()))))
         for name, key in _ABOUT.items()
     }
     about["dates"].sort()
-    several = [_ABOUT[name] for name, values in about.items() if len(values) > 1]
+    several = [key for key, values in told.items() if len(set(values)) > 1]
     return {
         "format": FORMAT,
         "study": order.study,
@@ -57,6 +58,7 @@ def document_of(study: Study, found: Findings) -> Document:
         "settings": _configurations(found),
         "cells": [_line(entry, result, several) for entry, result in found.found],
         "compared": _compared(found),
+        **({"extended": list(found.extensions)} if found.extensions else {}),
     }
 
 
@@ -66,7 +68,9 @@ def findings_of(document: Document, out: Path) -> Findings:
         name: tuple(value) if isinstance(value, list) else value for name, value in document["order"].items()
     }
     order = Order(document["study"], dataset=document["dataset"], out=out, report=True, **given)
-    found = [_pair(document, line) for line in document["cells"]]
+    told = {key for key in _ABOUT.values() if any(key in line for line in document["cells"])}
+    whole = {key: document[name][0] for name, key in _ABOUT.items() if key not in told and len(document[name]) == 1}
+    found = [_pair(document, line, whole) for line in document["cells"]]
     shares: dict[Pair, Share | None] = {}
     p_values: dict[Pair, list[float]] = {}
     for one in document["compared"]:
@@ -75,7 +79,10 @@ def findings_of(document: Document, out: Path) -> Findings:
             shares[pair] = None if one["share"] is None else Share(*one["share"])
         if "p" in one:
             p_values[pair] = one["p"]
-    return Findings(order, found, shares=shares, p_values=p_values)
+    known = {name: document[name] for name in _ABOUT}
+    return Findings(
+        order, found, shares=shares, p_values=p_values, known=known, extensions=document.get("extended", ())
+    )
 
 
 def write_document(path: Path, document: Document) -> None:
@@ -127,11 +134,11 @@ def _configurations(found: Findings) -> dict[str, object]:
 
 
 def _line(entry: Entry, result: Result, told: Sequence[str]) -> dict[str, object]:
-    """Return a line; `told`: what is not the same of all lines, so that each has to say it."""
+    """Return a line; `told`: what is not the same of all lines, so that each has to say it, or that nobody knows."""
     line: dict[str, object] = {"model": entry.model, "row": entry.row, "what": entry.what, "x": entry.x}
     line |= {"kind": entry.cell.kind, "seed": entry.cell.seed}
     line |= {"extras": dict(entry.cell.extras)} if entry.cell.extras else {}
-    line |= {key: result.about[key] for key in told if key in result.about}
+    line |= {key: result.about.get(key) for key in told}
     for name in _PARTS:
         values = {key: _rounded(value) for key, value in getattr(result, name).items()}
         line |= {name: values} if values else {}
@@ -177,14 +184,10 @@ def _entry(document: Document, line: Mapping[str, Any]) -> Entry:
     return Entry(line["model"], line["row"], cell, origin, line["what"], line["x"])
 
 
-def _pair(document: Document, line: Mapping[str, Any]) -> tuple[Entry, Result]:
-    """Return a line again, with what is known of where and when it was computed."""
+def _pair(document: Document, line: Mapping[str, Any], whole: Mapping[str, str]) -> tuple[Entry, Result]:
+    """Return a line again, with what is known of where and when it was computed; `whole`: of all lines alike."""
     entry = _entry(document, line)
-    about = {
-        key: line[key] if key in line else document[name][0]
-        for name, key in _ABOUT.items()
-        if key in line or len(document[name]) == 1
-    }
+    about = {**whole, **{key: line[key] for key in _ABOUT.values() if line.get(key) is not None}}
     if entry.cell.config is not None:
         about["device"] = entry.cell.config.device
     parts = {name: line.get(name, {}) for name in (*_PARTS, "series", "notes")}

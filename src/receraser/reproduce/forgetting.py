@@ -126,12 +126,16 @@ def forgotten(
 def _warm_up(shop: Workshop, config: EngineConfig, state: State) -> None:
     """Forget somebody once for nothing: whatever is imported, compiled or allocated then is nobody's training time.
 
-    On a GPU out of a few rows: the same is compiled for them as for all, whose memory the fit has asked for, and
-    attention, learned from all rows, would take as long as what is timed.
+    On a GPU out of a few rows, and of all rows planned alone: the same is compiled for few as for all, whose memory the
+    fit has asked for, and attention, learned from all rows, would take as long as what is timed.
     """
     name = f"forgets {fingerprint.of_settings(config.as_dict())}"
     if name not in shop.warm:
-        state = shop.warmed(config) or state
+        few = shop.warmed(config)
+        if few is not None:
+            nothing = requests(state.train, "interactions", 1, config.seed + 1)[0]
+            plan(nothing, state.train, state.valid, state.partition)  # which looks up what every forget looks up
+            state = few
         forgotten(shop, state.config, state, requests(state.train, "interactions", 1, config.seed + 1)[0])
         shop.warm[name] = None
 

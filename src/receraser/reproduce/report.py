@@ -127,30 +127,21 @@ def _missing(lines: Mapping[str, int], n_found: int) -> list[str]:
 
 
 def _several_runs(found: Findings) -> list[str]:
-    """Return which lines are of which day and version, where they are of several."""
-    runs: dict[str, dict[str, None]] = {}
+    """Return which lines are of which day and version, where they are of several; and what was added later."""
+    runs: dict[str, dict[str, list[str]]] = {}
     for entry, one in found.found:
         when = one.about.get("date"), one.about.get("code")
-        if None not in when:
-            runs.setdefault("{}, version {}".format(*when), {})[f"{named(entry.model)}: {named(entry.row)}"] = None
-    if len(runs) < 2:
-        return []
-    return [f"Not computed in one go. {'. '.join(f'{run}: {_lines(some)}' for run, some in sorted(runs.items()))}.", ""]
-
-
-def _lines(some: Iterable[str]) -> str:
-    """Return lines in words, each model once.
-
-    Examples
-    --------
-    >>> _lines(["BPR: Retrain", "BPR: SISA", "WMF: SISA"])
-    'BPR: Retrain, SISA; WMF: SISA'
-    """
-    models: dict[str, list[str]] = {}
-    for one in some:
-        model, _, row = one.partition(": ")
-        models.setdefault(model, []).append(row)
-    return "; ".join(f"{model}: {', '.join(rows)}" for model, rows in models.items())
+        run = runs.setdefault("day and version unknown" if None in when else "{}, version {}".format(*when), {})
+        rows = run.setdefault(named(entry.model), [])
+        rows += [] if named(entry.row) in rows else [named(entry.row)]
+    lines = []
+    if found.extensions and len(runs) > 1:
+        lines += ["Not computed in one go:", ""]
+        for run, models in sorted(runs.items()):
+            told = [f"{model}: {'; '.join(rows)}" for model, rows in models.items()]
+            lines.append(f"- {run}: {'. '.join(told)}")
+        lines.append("")
+    return lines + [line for one in found.extensions for line in (f"Extended: {one}.", "")]
 
 
 def _several_machines(study: Study, found: Findings, model: str) -> list[str]:

@@ -6,7 +6,7 @@ missing are left out of the page, which says how many they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -81,6 +81,10 @@ class Findings:
     ----------
     shares, p_values
         Every comparison that was asked for, so far; or that a document has, where no single users are at hand.
+    known
+        Days, machines, versions and splits of the document that lines are of, where not each line has its own.
+    extensions
+        What was added to a page after it had been computed, in words.
     """
 
     order: Order
@@ -88,6 +92,8 @@ class Findings:
     missing: Sequence[Entry] = ()
     shares: dict[Pair, Share | None] = field(default_factory=dict)
     p_values: dict[Pair, list[float]] = field(default_factory=dict)
+    known: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    extensions: Sequence[str] = ()
 
     @property
     def models(self) -> list[str]:
