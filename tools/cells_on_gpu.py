@@ -288,7 +288,8 @@ def _wait(everybody: Any, options: argparse.Namespace) -> bool:
 def asked(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[argparse.Namespace]]:
     """Return what holds for everything, and every order."""
     usage = (
-        "%(prog)s STUDY... [--models M...] [--methods M...] [--seeds N] [--forgets N] [--within SECONDS] [+ STUDY... ...]\n"
+        "%(prog)s STUDY... [--models M...] [--methods M...] [--seeds N] [--forgets N] [--within SECONDS]\n"
+        "       [+ STUDY... ...]...\n"
         "       --data DIR [--dataset NAME] [--untimed] [--device D] [--jobs N] [--limit SECONDS] [--ranking SECONDS]\n"
         "       [--cells DIR] [--archive FILE]"
     )

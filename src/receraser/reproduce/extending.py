@@ -32,7 +32,15 @@ from receraser.reproduce.studies.study import ADDITIVE, Entry, Findings, Place, 
 __all__ = ["check", "extended", "widened"]
 
 _CLOSE = 1e-4  # in a metric: what a page shows of it
-_EXACT = ("users", "rows", "items", "interactions", "forgotten", "requests", "of shards")  # numbers that no chance moves
+_EXACT = (
+    "users",
+    "rows",
+    "items",
+    "interactions",
+    "forgotten",
+    "requests",
+    "of shards",
+)  # numbers that no chance moves
 _Name = tuple[object, ...]
 
 
@@ -80,10 +88,14 @@ def check(asked: Sequence[Entry], entries: Sequence[Entry], earlier: Findings, d
             f"{page} has nothing of what is asked for, so that nothing would tell whether both are of the same rows; "
             f"name a method in --methods that it has, of {', '.join(earlier.order.methods) or 'all'}"
         )
-    for name in both if device is not None else ():
-        there = before[name].cell.config
-        if there is not None and there.device != new[name].cell.device(device or ""):
-            raise UsageError(f"{page} was computed with --device {there.device}, and is to be extended with {device}")
+    if device is not None:
+        for name in both:
+            there = before[name].cell.config
+            if there is not None and there.device != new[name].cell.device(device):
+                raise UsageError(
+                    f"{page} was computed on {there.device} and is to be extended on {device}: neither times nor last "
+                    f"digits stand on one page; extend it with --device {there.device}"
+                )
 
 
 def extended(found: Findings, entries: Sequence[Entry], earlier: Findings, study: Study) -> Findings:

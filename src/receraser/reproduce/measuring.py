@@ -207,9 +207,9 @@ class Workshop:
         return combined
 
     def warmed(self, config: EngineConfig) -> State | None:
-        """Fit a few rows for nothing on a GPU, once: what is compiled when it is first called is nobody's training time.
+        """Fit a few rows for nothing on a GPU, once; return what it came to, None on a CPU.
 
-        Returns what it came to; None on a CPU, where workers warm up by themselves.
+        What is compiled when it is first called is nobody's training time. On a CPU workers warm up by themselves.
         """
         plain = dataclasses.replace(config, seed=0)
         name = fingerprint.of_settings(plain.as_dict())

@@ -131,8 +131,8 @@ def _several_runs(found: Findings) -> list[str]:
     runs: dict[str, dict[str, list[str]]] = {}
     for entry, one in found.found:
         when = one.about.get("date"), one.about.get("code")
-        run = runs.setdefault("day and version unknown" if None in when else "{}, version {}".format(*when), {})
-        rows = run.setdefault(named(entry.model), [])
+        run = "day and version unknown" if None in when else "{}, version {}".format(*when)
+        rows = runs.setdefault(run, {}).setdefault(named(entry.model), [])
         rows += [] if named(entry.row) in rows else [named(entry.row)]
     lines = []
     if found.extensions and len(runs) > 1:

@@ -147,8 +147,8 @@ class Findings:
         return max(self.p_values[key], default=None)
 
     def _pairs(self, ours: Place, theirs: Place) -> list[tuple[Result, Result]]:
-        """Return pairs of one seed whose users are the same."""
-        others = {entry.cell.seed: one for entry, one in self._some(*theirs)}
+        """Return pairs of one seed whose users are the same, where single users are at hand."""
+        others = {entry.cell.seed: one for entry, one in self._some(*theirs) if one.per_user}
         pairs = []
         for entry, one in self._some(*ours):
             other = others.get(entry.cell.seed)
