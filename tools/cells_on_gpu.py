@@ -134,7 +134,8 @@ class Process:
         self._later: list[tuple[Workshop, list[Cell]]] = []
         self._begun: list[tuple[Workshop, Cell, Rest, float]] = []
         # The workers are the same for all workshops: what one has warmed is warm.
-        self._warm: dict[str, State | None] = {}
+        self._warm: set[str] = set()
+        self._few: dict[str, State] = {}
 
     def fit(self, group: Sequence[Cell]) -> None:
         """Compute the cells of a group that are not timed; fit for those that are, and warm up."""
@@ -208,7 +209,7 @@ class Process:
 
     def _workshop(self) -> Workshop:
         shop = Workshop(self._mine, self._executor, self._options.device)
-        shop.warm = self._warm
+        shop.warm, shop.few = self._warm, self._few
         return shop
 
     def _share(self) -> int:
@@ -223,7 +224,7 @@ class Process:
         done = computed(shop, cell, self._kept, self._data.digest, self._options.device, rest, took)
         self._tell(cell, done.seconds - took, done.error and f" failed: {done.error}")
         if done.result is None:
-            self._warm.clear()  # an error may have ended the workers
+            self._cold()
         elif self._options.archive is not None:
             digest = cell.digest(self._data.digest, self._options.device)
             with self._packing, tarfile.open(self._options.archive, "a") as archive:
@@ -231,8 +232,13 @@ class Process:
                     archive.add(path, path.name)
 
     def _failed(self, cell: Cell, error: Exception) -> None:
-        self._warm.clear()  # an error may have ended the workers
+        self._cold()
         self._tell(cell, 0.0, f" failed: {error}")
+
+    def _cold(self) -> None:
+        """Warm up again before anything else is timed: an error may have ended the workers."""
+        self._warm.clear()
+        self._few.clear()
 
     def _time_left(self) -> bool:
         return bool(time.time() < self._options.until)

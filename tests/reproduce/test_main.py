@@ -56,6 +56,10 @@ def test_several_names_and_options_between_them(tmp_path: Path, capsys: pytest.C
         (("table3", "--jobs", "0"), "--jobs is 0; expected at least 1"),
         (("table3", "--device", "tpu"), "unknown device 'tpu'"),
         (("table3", "--data", "nowhere"), "nowhere: there is no such folder"),
+        (
+            ("table3", "--report", "--extend", "--out", "nowhere"),
+            "there is no nowhere/table3-ml-1m.json to be extended",
+        ),
     ],
 )
 def test_errors(arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:

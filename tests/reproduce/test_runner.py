@@ -333,6 +333,12 @@ def test_somebody_is_forgotten_for_nothing_out_of_few_rows_on_a_gpu(
         def __init__(self, config: EngineConfig, executor: Executor) -> None:
             super().__init__(on_device(config, "cpu"), executor)
 
+    planned: list[int] = []
+
+    def plan(_: object, train: Interactions, *__: object) -> None:
+        planned.append(len(train.users))
+
+    monkeypatch.setattr(forgetting, "plan", plan)
     monkeypatch.setattr(forgetting, "forgotten", noted)
     monkeypatch.setattr(measuring, "Work", OnTheCpu)
     monkeypatch.setattr(measuring, "_FEW", 20)
@@ -340,6 +346,7 @@ def test_somebody_is_forgotten_for_nothing_out_of_few_rows_on_a_gpu(
     for _ in range(2):
         forgetting._warm_up(shop, on_device(MEAN.config, device), everybody)
     assert seen == [len(everybody.train.users) if device == "cpu" else len(few.users)], "once"
+    assert planned == ([len(everybody.train.users)] if device == "cuda" else []), "what all rows are looked up by"
 
 
 @pytest.mark.parametrize("level", ["interactions", "users", "items"])

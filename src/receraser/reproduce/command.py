@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from receraser.errors import DataError, UsageError, nearest
+from receraser.errors import DataError, ReceraserError, UsageError, nearest
 from receraser.reproduce import paper
 from receraser.reproduce.datasets import Dataset, load
 from receraser.reproduce.drawn import sets_digest
@@ -71,7 +71,7 @@ def reproduce(orders: Sequence[Order], say: Say, *, pages: bool = True) -> tuple
     order = orders[0]
     assert all(dataclasses.replace(one, study=order.study, methods=order.methods) == order for one in orders), orders
     cells = [entry.cell for one in orders for entry in find_study(one.study).entries(one)]
-    earlier = {one.study: _earlier(one) for one in orders if one.extend and pages}
+    earlier = {one.study: _earlier(one) for one in orders if one.extend and (pages or _document(one).exists())}
     kept = Kept(order.cells)
     device, ran = order.device, Ran()
     rows: str | None
@@ -98,7 +98,13 @@ def reproduce(orders: Sequence[Order], say: Say, *, pages: bool = True) -> tuple
     for one in orders:
         found = None
         if rows is not None and sets is not None:
-            found = _found(dataclasses.replace(one, device=device), kept, rows, sets, earlier.get(one.study), say)
+            try:
+                found = _found(dataclasses.replace(one, device=device), kept, rows, sets, earlier.get(one.study), say)
+            except ReceraserError as error:
+                if not ran.failed:
+                    raise
+                say(f"{one.name} stays as it is: {error}")  # for want of what failed, of which there is a summary
+                continue
         files += _written(one, found, say)
     return ran, files
 
@@ -113,14 +119,16 @@ def _found(order: Order, kept: Kept, rows: str, sets: str, earlier: Findings | N
     wide = widened(order, find_study(order.study), earlier.order)
     entries = _entries(wide, sets)
     found = extended(findings(wide, entries, kept, rows, order.device), entries, earlier, find_study(order.study))
-    say(f"{order.name}: {found.extensions[-1]}")
+    said = found.extensions[len(earlier.extensions) :]
+    say(f"{order.name}: {said[0] if said else 'nothing is here that it has not'}")
     return found
 
 
 def _check(order: Order, sets: str, earlier: Findings, device: str | None) -> None:
     """Raise where an order cannot extend what there is, which is better known before hours of work."""
-    wide = widened(order, find_study(order.study), earlier.order)
-    check(_entries(order, sets), _entries(wide, sets), earlier, device)
+    study = find_study(order.study)
+    wide = widened(order, study, earlier.order)
+    check(_entries(order, sets), _entries(wide, sets), earlier, study, device)
 
 
 def _entries(order: Order, sets: str) -> list[Entry]:
@@ -132,12 +140,17 @@ def _entries(order: Order, sets: str) -> list[Entry]:
 def _earlier(order: Order) -> Findings:
     """Return what the results of an earlier run say, which are to be extended."""
     from receraser.reproduce.document import findings_of, read_document
-    from receraser.reproduce.report import document_path
 
-    path = document_path(order)
+    path = _document(order)
     if not path.exists():
         raise UsageError(f"there is no {path} to be extended{_others(order)}; or leave out --extend")
     return findings_of(read_document(path), order.out)
+
+
+def _document(order: Order) -> Path:
+    from receraser.reproduce.report import document_path
+
+    return document_path(order)
 
 
 def _written(one: Order, found: Findings | None, say: Say) -> list[Path]:
@@ -146,6 +159,10 @@ def _written(one: Order, found: Findings | None, say: Say) -> list[Path]:
     from receraser.reproduce.report import document_path, rewrite, write
 
     earlier = document_path(one)
+    if one.extend:
+        if found is None:
+            raise UsageError(f"{one.name}: there are no cells in {one.cells} that it could be extended by")
+        return write(found)
     lacks = one.report and (found is None or bool(found.missing))
     if lacks and earlier.exists() and (found is None or len(found.found) < len(read_document(earlier)["cells"])):
         say(f"{one.name}: made of {earlier.name}, which has more than the cells in {one.cells}")

@@ -25,24 +25,25 @@ from receraser.reproduce.order import Order
 from receraser.reproduce.page import named
 from receraser.reproduce.studies.study import Entry, Findings, Pair, Place, Study
 
-__all__ = ["FORMAT", "Document", "document_of", "findings_of", "read_document", "write_document"]
+__all__ = ["ABOUT", "FORMAT", "Document", "document_of", "findings_of", "read_document", "write_document"]
 
 Document = Mapping[str, Any]
 FORMAT = 2
 _HIDDEN = ("users", "digest")  # notes: digests of who was ranked for, and of states
 _ORDERED = ("models", "methods", "seeds", "forgets", "within", "device")  # of an order; the rest says where, or how
 _PARTS = ("metrics", "seconds", "numbers")
-_ABOUT = {"dates": "date", "hardware": "hardware", "code": "code", "versions": "versions", "split": "split"}
+# What a document says of all lines together, or of each where they differ; and what a result calls it.
+ABOUT = {"dates": "date", "hardware": "hardware", "code": "code", "versions": "versions", "split": "split"}
 
 
 def document_of(study: Study, found: Findings) -> Document:
     """Return everything that was found, cell by cell, and every comparison that the page asks for."""
     study.page(found)  # which notes what it compares
     order = found.order
-    told = {key: [result.about.get(key) for _, result in found.found] for key in _ABOUT.values()}
+    told = {key: [result.about.get(key) for _, result in found.found] for key in ABOUT.values()}
     about = {
         name: list(dict.fromkeys([str(one) for one in told[key] if one is not None] + list(found.known.get(name, ()))))
-        for name, key in _ABOUT.items()
+        for name, key in ABOUT.items()
     }
     about["dates"].sort()
     several = [key for key, values in told.items() if len(set(values)) > 1]
@@ -68,8 +69,8 @@ def findings_of(document: Document, out: Path) -> Findings:
         name: tuple(value) if isinstance(value, list) else value for name, value in document["order"].items()
     }
     order = Order(document["study"], dataset=document["dataset"], out=out, report=True, **given)
-    told = {key for key in _ABOUT.values() if any(key in line for line in document["cells"])}
-    whole = {key: document[name][0] for name, key in _ABOUT.items() if key not in told and len(document[name]) == 1}
+    told = {key for key in ABOUT.values() if any(key in line for line in document["cells"])}
+    whole = {key: document[name][0] for name, key in ABOUT.items() if key not in told and len(document[name]) == 1}
     found = [_pair(document, line, whole) for line in document["cells"]]
     shares: dict[Pair, Share | None] = {}
     p_values: dict[Pair, list[float]] = {}
@@ -79,7 +80,7 @@ def findings_of(document: Document, out: Path) -> Findings:
             shares[pair] = None if one["share"] is None else Share(*one["share"])
         if "p" in one:
             p_values[pair] = one["p"]
-    known = {name: document[name] for name in _ABOUT}
+    known = {name: document[name] for name in ABOUT}
     return Findings(
         order, found, shares=shares, p_values=p_values, known=known, extensions=document.get("extended", ())
     )
@@ -175,6 +176,8 @@ def _plain(value: object) -> object:
 
 def _entry(document: Document, line: Mapping[str, Any]) -> Entry:
     known = document["settings"].get(f"{line['model']}, {line['row']}")
+    if known is not None and len(known["shards"]) > 1 and line["x"] == 1:  # one shard is a retrain, of its settings
+        known = document["settings"].get(f"{line['model']}, retrain", known)
     config, origin = None, ""
     if known is not None:
         own = {key: value for key, value in known.items() if key not in ("from", "shards")}
@@ -187,7 +190,7 @@ def _entry(document: Document, line: Mapping[str, Any]) -> Entry:
 def _pair(document: Document, line: Mapping[str, Any], whole: Mapping[str, str]) -> tuple[Entry, Result]:
     """Return a line again, with what is known of where and when it was computed; `whole`: of all lines alike."""
     entry = _entry(document, line)
-    about = {**whole, **{key: line[key] for key in _ABOUT.values() if line.get(key) is not None}}
+    about = {**whole, **{key: line[key] for key in ABOUT.values() if line.get(key) is not None}}
     if entry.cell.config is not None:
         about["device"] = entry.cell.config.device
     parts = {name: line.get(name, {}) for name in (*_PARTS, "series", "notes")}

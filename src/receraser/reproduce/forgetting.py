@@ -137,7 +137,7 @@ def _warm_up(shop: Workshop, config: EngineConfig, state: State) -> None:
             plan(nothing, state.train, state.valid, state.partition)  # which looks up what every forget looks up
             state = few
         forgotten(shop, state.config, state, requests(state.train, "interactions", 1, config.seed + 1)[0])
-        shop.warm[name] = None
+        shop.warm.add(name)
 
 
 def _numbers(seconds: Mapping[str, float], report: ForgetReport) -> dict[str, float]:

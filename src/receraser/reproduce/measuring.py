@@ -71,7 +71,8 @@ class Workshop:
         self._combined: dict[str, list[Fitted]] = {}  # by stage: the last fit's submodels, put together in other ways
         self._epochs: dict[str, int] = {}
         self.pretraining: dict[str, float] = {}  # seconds of a partition's vectors, by what they depend on
-        self.warm: dict[str, State | None] = {}  # what was done for nothing before times count, and what it came to
+        self.warm: set[str] = set()  # configurations that somebody was forgotten with, once, before times count
+        self.few: dict[str, State] = {}  # fits of a few rows, by configuration, that a GPU was warmed up with
 
     # ------------------------------------------------------------------ kinds
 
@@ -213,12 +214,12 @@ class Workshop:
         """
         plain = dataclasses.replace(config, seed=0)
         name = fingerprint.of_settings(plain.as_dict())
-        if config.device != "cpu" and name not in self.warm:
+        if config.device != "cpu" and name not in self.few:
             few, held = self.data.full, self.data.held
             few = few.take(few.user_index < _FEW)
             held = None if held is None else held.take(held.user_index < _FEW)
-            self.warm[name] = Work(plain, self.executor).fit(few, held)
-        return self.warm.get(name)
+            self.few[name] = Work(plain, self.executor).fit(few, held)
+        return self.few.get(name)
 
     def _combined_anew(self, last: Fitted, config: EngineConfig) -> Fitted:
         """Put the very same submodels together in another way: what a fit from nothing comes to, bit for bit."""

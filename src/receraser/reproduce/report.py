@@ -130,8 +130,8 @@ def _several_runs(found: Findings) -> list[str]:
     """Return which lines are of which day and version, where they are of several; and what was added later."""
     runs: dict[str, dict[str, list[str]]] = {}
     for entry, one in found.found:
-        when = one.about.get("date"), one.about.get("code")
-        run = "day and version unknown" if None in when else "{}, version {}".format(*when)
+        version = f", version {one.about['code']}" if "code" in one.about else ""
+        run = f"{one.about.get('date', 'on a day that is not known')}{version}"
         rows = runs.setdefault(run, {}).setdefault(named(entry.model), [])
         rows += [] if named(entry.row) in rows else [named(entry.row)]
     lines = []
