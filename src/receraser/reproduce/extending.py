@@ -34,6 +34,7 @@ __all__ = ["check", "extended", "widened"]
 
 _CLOSE = 2e-6  # two values of a document, which has six digits
 _COUNTS = ("users", "rows", "items", "interactions", "forgotten", "requests", "of shards")  # what no chance moves
+_APART = "results that differ cannot stand on one page: leave out --extend, and compute all of its lines"
 _Name = tuple[object, ...]
 
 
@@ -207,9 +208,6 @@ def _same(entry: Entry, one: Result, other: Result) -> None:
         raise DataError(f"{_told([entry])}: the split is {splits[0]}, and was {splits[1]}; {_APART}")
     if not known:
         raise DataError(f"{_told([entry])}: nothing of it tells whether it is of the same rows as before; {_APART}")
-
-
-_APART = "results that differ cannot stand on one page: leave out --extend, and compute all of its lines"
 
 
 def _on_one_machine(kept: Sequence[tuple[Entry, Result]], added: Sequence[tuple[Entry, Result]], study: Study) -> None:
