@@ -92,8 +92,8 @@ def check(
 def extended(found: Findings, entries: Sequence[Entry], earlier: Findings, study: Study) -> Findings:
     """Return what was found beside what the results of before have, in the order of the entries.
 
-    Raises `DataError` where a line is in both and says something else, where nothing of a model is in both, where a
-    line that was to be computed again was not, and where times would be of several machines.
+    Raises `DataError` where a line is in both and says something else, where a line that was to be computed again was
+    not, and where times would be of several machines; `UsageError` where nothing of a model is in both.
     """
     now = {_name(entry): one for entry, one in found.found}
     before = {_name(entry): (entry, one) for entry, one in earlier.found}
